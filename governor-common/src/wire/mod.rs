@@ -1,0 +1,34 @@
+//! Frames between a proxy and the daemon over a Unix stream socket. `PROTOCOL.md` beside this file describes the
+//! bytes; [`request`] and [`reply`] are the messages, [`codec`] turns them into frames and back. Wire types are
+//! never engine types.
+
+pub mod codec;
+pub mod error;
+pub mod frame;
+pub mod reply;
+pub mod request;
+
+/// Version of the protocol spoken by this build. The daemon serves this version and the one before.
+pub const VERSION: u16 = 1;
+
+/// Longest frame body in bytes; a longer length ends the session that sent it.
+pub const MAX_FRAME: usize = 64 * 1024;
+
+/// Longest name (pool, member, label) in bytes.
+pub const MAX_NAME: usize = 128;
+
+/// A keyed hash that stands for an API key, an organisation or a user; the raw value never leaves the proxy.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyHash(pub [u8; 16]);
+
+impl core::fmt::Display for KeyHash {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl core::fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "KeyHash({self})")
+    }
+}

@@ -1,0 +1,145 @@
+//! Messages a proxy sends. The request id of the frame header correlates an `Acquire`, `Move`, `Register`, `Hello`
+//! or `Ping` with its answer; it is unique among the session's unanswered requests.
+
+use super::KeyHash;
+
+/// Everything a proxy can say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// First frame of every session.
+    Hello(Hello),
+    /// Ask for one slot.
+    Acquire(Acquire),
+    /// Withdraw the unanswered or parked `Acquire` whose request id is `request`. Answered by nothing: a grant that
+    /// crossed it on the wire is released by the client.
+    Cancel {
+        /// Request id of the `Acquire` to withdraw.
+        request: u32,
+    },
+    /// Give leases back. Idempotent by lease id.
+    Release {
+        /// The leases that ended.
+        leases: Vec<u64>,
+    },
+    /// Keep leases alive for another ttl.
+    Renew {
+        /// The leases whose guards are alive.
+        leases: Vec<Renewal>,
+    },
+    /// The member refused before the first response byte: move the lease to another candidate, once.
+    /// Answered by `Grant` with the same lease id and another member, or by `Shed`.
+    Move {
+        /// The lease to move.
+        lease: u64,
+    },
+    /// A member answered 429, 529 or with a transport error, or an operator cleared it.
+    MemberReport(MemberReport),
+    /// After a reconnect: the leases this proxy still holds. Answered by `Registered`.
+    Register {
+        /// What the proxy holds.
+        leases: Vec<HeldLease>,
+    },
+    /// Liveness probe; answered by `Pong`.
+    Ping,
+}
+
+/// Opens a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Highest protocol version the client speaks.
+    pub version: u16,
+    /// Name of the proxy for display, at most [`super::MAX_NAME`] bytes.
+    pub name: String,
+    /// Session id of the broken connection this one continues.
+    pub resume: Option<u64>,
+}
+
+/// What kind of work an `Acquire` asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// An ordinary request: fair share, then member slots.
+    #[default]
+    Ordinary,
+    /// A re-attach to a running upstream session: bypasses fair share, may use the reserve, only on `sticky`.
+    Reattach,
+    /// Exempt work (health, metrics, model lists): counted apart, never shed by the node cap, takes no slot.
+    Exempt,
+}
+
+/// Asks for one slot of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acquire {
+    /// Pool name.
+    pub pool: String,
+    /// Fairness identity; `None` bypasses fair share but counts in the pool.
+    pub key: Option<KeyHash>,
+    /// Human label of the key for the operator's screen, never the key itself.
+    pub label: Option<String>,
+    /// Parent level of the key.
+    pub org: Option<KeyHash>,
+    /// Endpoint class for records, e.g. `chat`.
+    pub endpoint: Option<String>,
+    /// Members this request may use; empty means all of the pool.
+    pub candidates: Vec<String>,
+    /// Preferred member.
+    pub sticky: Option<String>,
+    /// Longest park in milliseconds; `None` means the pool's `park.max_wait`.
+    pub max_wait_ms: Option<u32>,
+    /// The client's own deadline in milliseconds from now.
+    pub deadline_ms: Option<u32>,
+    /// What kind of work this is.
+    pub kind: Kind,
+}
+
+/// One renewed lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// The lease.
+    pub lease: u64,
+    /// Milliseconds since this lease last moved bytes; `None` when the client does not track it.
+    pub idle_ms: Option<u32>,
+}
+
+/// What a proxy learnt about a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberReport {
+    /// Pool name.
+    pub pool: String,
+    /// Member name.
+    pub member: String,
+    /// The news.
+    pub state: MemberNews,
+}
+
+/// News about a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberNews {
+    /// Answered 429: cools until its reset, given in milliseconds from now; `None` means the pool's default.
+    RateLimited {
+        /// Milliseconds until the member's reset.
+        reset_ms: Option<u32>,
+    },
+    /// Answered 529 or failed in transport: a short fixed cool-down.
+    Overloaded,
+    /// Known to be well again.
+    Up,
+}
+
+/// A lease the proxy holds and wants counted again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLease {
+    /// The id by which the proxy knows it.
+    pub lease: u64,
+    /// Pool name.
+    pub pool: String,
+    /// Fairness identity.
+    pub key: Option<KeyHash>,
+    /// Human label of the key.
+    pub label: Option<String>,
+    /// Member it runs on, if it was given one.
+    pub member: Option<String>,
+    /// What kind of work it is.
+    pub kind: Kind,
+    /// Age in milliseconds.
+    pub age_ms: u32,
+}

@@ -1,0 +1,150 @@
+//! What the kernel plane tells the rest of the daemon: one immutable [`Observation`] per tick. Plain data; knows no
+//! BPF, no netlink. A value that is not known is `None`, never 0.
+
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// How the kernel is observed (design: tiers).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    /// Depth only.
+    #[default]
+    Procfs,
+    /// Depth, backlog, drops and connections by polling.
+    Netlink,
+    /// BTF tracepoints: exact depth, peak and connections.
+    Tracepoint,
+    /// fentry/fexit: everything.
+    Trampoline,
+}
+
+impl Tier {
+    /// Stable lower-case name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Procfs => "procfs",
+            Self::Netlink => "netlink",
+            Self::Tracepoint => "tracepoint",
+            Self::Trampoline => "trampoline",
+        }
+    }
+}
+
+/// Everything seen at one tick.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    /// Monotonic nanoseconds when it was taken.
+    pub taken_ns: u64,
+    /// The tier in use.
+    pub tier: Tier,
+    /// Why it is not a better one, one line each; empty on the best tier asked for.
+    pub degraded: Vec<String>,
+    /// Listeners, by (netns, port, address, cookie).
+    pub listeners: Vec<ListenerView>,
+    /// Cgroups with open connections, by path. `None`: per-cgroup counts are unavailable, see `degraded`.
+    pub cgroups: Option<Vec<CgroupView>>,
+    /// Health of the plane itself.
+    pub health: Health,
+    /// Hooks and what became of them, for `doctor`.
+    pub hooks: Vec<HookView>,
+}
+
+/// One listening socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListenerView {
+    /// Socket cookie; `None` on the procfs tier.
+    pub cookie: Option<u64>,
+    /// Inode number of the network namespace.
+    pub netns: u64,
+    /// `ipv4` or `ipv6` (a dual-stack listener is `ipv6`).
+    pub family: Family,
+    /// Local address.
+    pub address: IpAddr,
+    /// Local port.
+    pub port: u16,
+    /// Limit of the accept queue; full when depth > backlog.
+    pub backlog: Option<u32>,
+    /// Connections in the accept queue now.
+    pub depth: u32,
+    /// Deepest since it was first seen; `None` where it is only polled.
+    pub depth_peak: Option<u32>,
+    /// Connections that entered the queue since it was first seen.
+    pub enqueued_total: Option<u64>,
+    /// Connections that left it by accept since it was first seen.
+    pub accepted_total: Option<u64>,
+    /// Packets refused because the queue was full; known to be 0 when the socket dropped nothing.
+    pub overflows_total: Option<u64>,
+    /// Any kernel discard at this socket (`SK_MEMINFO_DROPS`), since it was first seen.
+    pub drops_total: Option<u64>,
+    /// cgroup-v2 path of the listener's creator.
+    pub owner_cgroup: Option<String>,
+    /// Processes that hold it, where they can be read.
+    pub pids: Vec<u32>,
+    /// Tier this row comes from.
+    pub tier: Tier,
+}
+
+/// Address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// AF_INET.
+    Ipv4,
+    /// AF_INET6.
+    Ipv6,
+}
+
+/// Open connections of one cgroup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupView {
+    /// cgroup-v2 id (inode number of its folder).
+    pub id: u64,
+    /// Path below the v2 root; `None` when the folder is gone.
+    pub path: Option<String>,
+    /// Accepted or acceptable connections open now.
+    pub inbound: u64,
+    /// Connections it opened itself.
+    pub outbound: u64,
+    /// Whose cgroup `inbound` counts under.
+    pub inbound_basis: Basis,
+}
+
+/// Whose cgroup an inbound connection counts under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// The creator of the listener (no accept event on this tier).
+    Owner,
+    /// The task that accepted.
+    Acceptor,
+}
+
+/// Health of the plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Ring-buffer events lost, counted in the kernel.
+    pub lost_events: u64,
+    /// Sockets or listeners that no map entry could be made for.
+    pub untracked: u64,
+    /// Absolute difference repaired by audits since start; must stay 0.
+    pub drift: u64,
+    /// Audits completed.
+    pub audits: u64,
+    /// Audits that failed or were interrupted (never read as "no sockets").
+    pub audits_failed: u64,
+}
+
+/// One hook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookView {
+    /// What it observes, e.g. `enqueue`.
+    pub purpose: String,
+    /// Kernel name, e.g. `tp_btf/sk_data_ready`.
+    pub hook: String,
+    /// Attached and counted in the self-test.
+    pub active: bool,
+    /// Why not, or what is lost.
+    pub note: String,
+}
