@@ -1,2 +1,33 @@
-//! x
-fn main(){}
+//! `cargo xtask`: the project's own commands. Every command that needs the tools calls [`setup::ensure`] itself.
+
+mod demo;
+mod exec;
+mod setup;
+mod test;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Project commands of governor", disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Find or install what the build needs, into the build folder
+    Setup(setup::Args),
+    /// Show the governor working on real traffic
+    Demo(demo::Args),
+    /// Run every check and test
+    Test(test::Args),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Setup(args) => setup::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Test(args) => test::run(&args),
+    }
+}
