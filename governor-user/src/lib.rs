@@ -1,4 +1,5 @@
 //! The daemon and its command line as one library; the binaries are thin. Acts on what the engine decides and on what
 //! the kernel plane observes; decides nothing about admission itself.
 
+pub mod control;
 pub mod kernel;

@@ -1,0 +1,70 @@
+//! Decisions in plain words: pure text from the numbers, so that `curl` and `governorctl explain` say the same.
+
+use super::api::{Decision, Outcome};
+
+/// One or two sentences: what happened by which rule, on which numbers, and what the client was told.
+/// Reads everything of `decision` but its `explanation`; names no key but the requester's own.
+#[must_use]
+pub fn explain(decision: &Decision) -> String {
+    let end = match decision.outcome {
+        Outcome::Shed => format!(
+            "It {}was answered {} with origin {} and told to come back after {}.",
+            waited(decision),
+            decision.status,
+            decision.origin,
+            seconds(decision.retry_after_seconds)
+        ),
+        Outcome::WouldPark | Outcome::WouldRefuse => {
+            "The rule is in observe mode, so it was granted at once.".to_owned()
+        }
+    };
+    format!("{} {} {end}", happened(decision), rule(decision))
+}
+
+fn happened(decision: &Decision) -> &'static str {
+    match decision.outcome {
+        Outcome::Shed => "The request was refused",
+        Outcome::WouldPark => "The request would have been parked",
+        Outcome::WouldRefuse => "The request would have been refused",
+    }
+}
+
+fn rule(decision: &Decision) -> String {
+    let n = &decision.numbers;
+    let pool = &decision.pool;
+    let use_now = format!("{} of {} slots in use", n.in_flight, n.capacity);
+    match decision.reason.as_str() {
+        "fair_share" => format!(
+            "by fair share: its key held {} with a share of {} while pool {pool} was congested, {use_now} by {} active {}.",
+            n.key_in_flight,
+            n.share,
+            n.active_keys,
+            if n.active_keys == 1 { "key" } else { "keys" },
+        ),
+        "pool_exhausted" => {
+            format!("because no member of pool {pool} it may use had a free slot: {use_now}, {} parked.", n.parked)
+        }
+        "all_cooling" => format!(
+            "because every member of pool {pool} it may use is cooling down after a rate limit of the upstream, and the \
+             earliest reset is further away than it could wait."
+        ),
+        "node_cap" => {
+            format!("by the node cap: {} counted requests of at most {} on this node.", n.node_counted, n.node_cap)
+        }
+        "key_queue_full" => format!("because its key has as many requests parked in pool {pool} as it may."),
+        "queue_full" => format!("because too many requests are parked: {} in pool {pool}.", n.parked),
+        other => format!("by the rule {other}, with {use_now} in pool {pool}."),
+    }
+}
+
+fn waited(decision: &Decision) -> String {
+    if decision.waited_seconds > 0.0 {
+        format!("had been parked for {} and ", seconds(decision.waited_seconds))
+    } else {
+        String::new()
+    }
+}
+
+fn seconds(value: f64) -> String {
+    if value.fract() == 0.0 { format!("{value:.0} s") } else { format!("{value:.1} s") }
+}

@@ -1,0 +1,4 @@
+//! The control API: HTTP and JSON over a Unix socket, read by people with `curl` and by `governorctl`.
+
+pub mod api;
+pub mod explain;
