@@ -1,0 +1,213 @@
+//! The handle: hashes keys, queues commands for the one task that owns the connection (`session`), and shows what that
+//! task knows. Decides nothing and touches no socket.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use governor_common::wire::KeyHash;
+use governor_common::wire::reply::{Origin, Overload};
+use governor_common::wire::request::{MemberNews, MemberReport};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::ask::AcquireRequest;
+use crate::config::Config;
+use crate::error::Refused;
+use crate::lease::Lease;
+use crate::session;
+
+/// A handle on the daemon's admission. Clones share one connection; the last clone and the last lease to go close it.
+#[derive(Clone)]
+pub struct Governor {
+    queue: Queue,
+    keyed: Hmac<Sha256>,
+    view: View,
+}
+
+/// What the connection's task publishes.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) overload: watch::Receiver<Overload>,
+    pub(crate) connected: watch::Receiver<bool>,
+}
+
+impl Governor {
+    /// Starts the task that keeps the connection. Returns at once: a daemon that is not there yet is met later, and
+    /// until then the fallback decides.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime, because there is nowhere to run the task.
+    #[must_use]
+    pub fn start(config: Config) -> Self {
+        let keyed = Hmac::new_from_slice(config.secret.bytes()).expect("hmac takes a key of any length");
+        let (sender, commands) = mpsc::unbounded_channel();
+        let queue = Queue { sender, counters: Arc::default() };
+        let view = session::start(config, commands, queue.counters.clone());
+        Self { queue, keyed, view }
+    }
+
+    /// The keyed hash that stands for an API key, an organisation or a user: the first 16 bytes of
+    /// HMAC-SHA256(node secret, raw). The raw key goes no further.
+    #[must_use]
+    pub fn key(&self, raw: &[u8]) -> KeyHash {
+        let tag = self.keyed.clone().chain_update(raw).finalize().into_bytes();
+        let mut hash = [0; 16];
+        hash.copy_from_slice(&tag[..16]);
+        KeyHash(hash)
+    }
+
+    /// Asks for a slot and waits, parked if need be. Dropping the future withdraws the request; a grant that crosses
+    /// the withdrawal is given back.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], with what to tell the API client.
+    pub async fn acquire(&self, ask: AcquireRequest) -> Result<Lease, Refused> {
+        let ticket = self.queue.counters.tickets.fetch_add(1, Ordering::Relaxed);
+        let (reply, answer) = oneshot::channel();
+        self.queue.send(Command::Acquire { ticket, ask: Box::new(ask), reply });
+        let mut withdrawal = Withdrawal { queue: &self.queue, ticket, armed: true };
+        let answer = answer.await;
+        withdrawal.armed = false;
+        answer.unwrap_or_else(|_| {
+            let detail = "the governor's task has ended".to_owned();
+            Err(Refused::local(529, Origin::Node, "governor_away", Duration::from_secs(1), detail))
+        })
+    }
+
+    /// Tells what a member answered: 429, 529 or a transport error, or that it is well again. Lost when the daemon is
+    /// away: it learns the same from the next refusal.
+    pub fn member_report(&self, pool: &str, member: &str, state: MemberNews) {
+        let report = MemberReport { pool: pool.to_owned(), member: member.to_owned(), state };
+        self.queue.send(Command::Report(report));
+    }
+
+    /// The overload level, each change of it. Normal while the daemon is away.
+    #[must_use]
+    pub fn overload(&self) -> watch::Receiver<Overload> {
+        self.view.overload.clone()
+    }
+
+    /// Whether a session with the daemon is open, each change of it.
+    #[must_use]
+    pub fn connected(&self) -> watch::Receiver<bool> {
+        self.view.connected.clone()
+    }
+
+    /// Counters for the proxy's own metrics.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.queue.counters.read(*self.view.connected.borrow())
+    }
+}
+
+impl fmt::Debug for Governor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Governor").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+/// What the library has done and holds. Totals count from the start of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// A session with the daemon is open.
+    pub connected: bool,
+    /// Live leases.
+    pub leases: u32,
+    /// Requests without an answer yet.
+    pub waiting: u32,
+    /// Commands queued and not yet taken up by the connection's task.
+    pub queued: u32,
+    /// Sessions opened after the first.
+    pub reconnects_total: u64,
+    /// Leases given by the fallback.
+    pub fallback_grants_total: u64,
+    /// Requests refused by the fallback.
+    pub fallback_refusals_total: u64,
+    /// Leases registered again after a reconnect.
+    pub registered_total: u64,
+    /// Leases revoked by the daemon.
+    pub revoked_total: u64,
+}
+
+/// What the task that owns the connection is told.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Acquire { ticket: u64, ask: Box<AcquireRequest>, reply: oneshot::Sender<Result<Lease, Refused>> },
+    Cancel { ticket: u64 },
+    Release { slot: u64 },
+    Move { slot: u64, reply: oneshot::Sender<Result<Arc<str>, Refused>> },
+    Report(MemberReport),
+}
+
+/// The way to that task: unbounded, so that a drop never waits, and counted, so that a stall shows.
+#[derive(Clone)]
+pub(crate) struct Queue {
+    sender: mpsc::UnboundedSender<Command>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl Queue {
+    pub(crate) fn send(&self, command: Command) {
+        self.counters.queued.fetch_add(1, Ordering::Relaxed);
+        if self.sender.send(command).is_err() {
+            // The task is gone with its runtime, and with it the session and all its leases.
+            self.counters.queued.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
+}
+
+/// The live form of [`Stats`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) tickets: AtomicU64,
+    pub(crate) leases: AtomicU32,
+    pub(crate) waiting: AtomicU32,
+    pub(crate) queued: AtomicU32,
+    pub(crate) reconnects: AtomicU64,
+    pub(crate) fallback_grants: AtomicU64,
+    pub(crate) fallback_refusals: AtomicU64,
+    pub(crate) registered: AtomicU64,
+    pub(crate) revoked: AtomicU64,
+}
+
+impl Counters {
+    fn read(&self, connected: bool) -> Stats {
+        Stats {
+            connected,
+            leases: self.leases.load(Ordering::Relaxed),
+            waiting: self.waiting.load(Ordering::Relaxed),
+            queued: self.queued.load(Ordering::Relaxed),
+            reconnects_total: self.reconnects.load(Ordering::Relaxed),
+            fallback_grants_total: self.fallback_grants.load(Ordering::Relaxed),
+            fallback_refusals_total: self.fallback_refusals.load(Ordering::Relaxed),
+            registered_total: self.registered.load(Ordering::Relaxed),
+            revoked_total: self.revoked.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Withdraws a request whose future is dropped before the answer.
+struct Withdrawal<'a> {
+    queue: &'a Queue,
+    ticket: u64,
+    armed: bool,
+}
+
+impl Drop for Withdrawal<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.queue.send(Command::Cancel { ticket: self.ticket });
+        }
+    }
+}
