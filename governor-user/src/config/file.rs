@@ -1,0 +1,187 @@
+//! The file layer: TOML text to settings with the line each stands on. Knows where things are written, not what they
+//! come to.
+
+use super::Problem;
+use super::schema;
+use super::value::Raw;
+use std::collections::BTreeSet;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What one file says.
+#[derive(Clone, Debug, Default)]
+pub struct FileLayer {
+    /// Settings in the order of their keys: path, value as written, line.
+    pub entries: Vec<(Vec<String>, Raw, usize)>,
+    /// Names the operator chose, as path prefixes: `pools.chat`, `pools.chat.members.a`, `cgroups./x`.
+    pub names: BTreeSet<Vec<String>>,
+}
+
+/// Reads TOML text. `file` is how problems name it.
+///
+/// # Errors
+/// Every problem of the text, not only the first: TOML mistakes, unknown sections and keys with the nearest name.
+pub fn parse(file: &str, text: &str) -> Result<FileLayer, Vec<Problem>> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let mut reader = Reader { file, text, layer: FileLayer::default(), problems: Vec::new() };
+    for error in &errors {
+        let line = error.span().map_or(1, |span| reader.line(span.start));
+        reader.problems.push(Problem::new(format!("{file}:{line}"), error.message().to_owned()));
+    }
+    reader.table(&mut Vec::new(), table.get_ref());
+    if reader.problems.is_empty() { Ok(reader.layer) } else { Err(reader.problems) }
+}
+
+struct Reader<'a> {
+    file: &'a str,
+    text: &'a str,
+    layer: FileLayer,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn line(&self, offset: usize) -> usize {
+        self.text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+    }
+
+    fn table(&mut self, path: &mut Vec<String>, table: &DeTable<'_>) {
+        for (key, value) in table.iter() {
+            path.push(key.get_ref().to_string());
+            self.entry(path, self.line(key.span().start), value);
+            path.pop();
+        }
+    }
+
+    fn entry(&mut self, path: &mut Vec<String>, line: usize, value: &Spanned<DeValue<'_>>) {
+        match value.get_ref() {
+            DeValue::Table(inner) if schema::is_section(path) => {
+                self.name(path);
+                self.table(path, inner);
+            }
+            DeValue::Array(items) if is_member_list(path) => {
+                for item in items.iter() {
+                    self.member(path, self.line(item.span().start), item.get_ref());
+                }
+            }
+            other if schema::setting(path).is_some() => {
+                self.layer.entries.push((path.clone(), raw(other), line));
+            }
+            DeValue::String(_)
+            | DeValue::Integer(_)
+            | DeValue::Float(_)
+            | DeValue::Boolean(_)
+            | DeValue::Datetime(_)
+            | DeValue::Array(_)
+            | DeValue::Table(_) => self.unknown(path, line),
+        }
+    }
+
+    /// One `[[pools.NAME.members]]` entry: its `name` becomes part of the path.
+    fn member(&mut self, path: &mut Vec<String>, line: usize, item: &DeValue<'_>) {
+        let Some(table) = item.as_table() else {
+            self.problem(line, format!("\"{}\" holds tables: write [[{}]]", path.join("."), path.join(".")));
+            return;
+        };
+        let Some(name) = table.get("name").and_then(|value| value.get_ref().as_str()) else {
+            self.problem(line, format!("a [[{}]] entry needs name = \"…\"", path.join(".")));
+            return;
+        };
+        path.push(name.to_owned());
+        if !self.layer.names.insert(path.clone()) {
+            self.problem(line, format!("member \"{name}\" stands twice in \"{}\"", path[..path.len() - 1].join(".")));
+        }
+        for (key, value) in table.iter().filter(|(key, _)| key.get_ref().as_ref() != "name") {
+            path.push(key.get_ref().to_string());
+            self.entry(path, self.line(key.span().start), value);
+            path.pop();
+        }
+        path.pop();
+    }
+
+    fn name(&mut self, path: &[String]) {
+        let named = match path {
+            [section, _] => section == "pools" || section == "cgroups",
+            [section, _, members, _] => section == "pools" && members == "members",
+            _ => false,
+        };
+        if named {
+            self.layer.names.insert(path.to_vec());
+        }
+    }
+
+    fn unknown(&mut self, path: &[String], line: usize) {
+        let what = if schema::is_section(path) { "expected a section, found the value" } else { "unknown key" };
+        let hint = match schema::nearest(path) {
+            Some(name) if Some(&name) != path.last() => format!(": did you mean \"{name}\"?"),
+            _ => String::new(),
+        };
+        self.problem(line, format!("{what} \"{}\"{hint}", path.join(".")));
+    }
+
+    fn problem(&mut self, line: usize, message: String) {
+        self.problems.push(Problem::new(format!("{}:{line}", self.file), message));
+    }
+}
+
+fn is_member_list(path: &[String]) -> bool {
+    matches!(path, [pools, _, members] if pools == "pools" && members == "members")
+}
+
+fn raw(value: &DeValue<'_>) -> Raw {
+    match value {
+        DeValue::String(text) => Raw::Quoted(text.to_string()),
+        DeValue::Integer(number) => Raw::Integer(number.to_string()),
+        DeValue::Boolean(value) => Raw::Bool(*value),
+        DeValue::Array(items) => {
+            let words: Option<Vec<String>> =
+                items.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect();
+            words.map_or(Raw::Other("array"), Raw::List)
+        }
+        DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Table(_) => Raw::Other(value.type_str()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        parse("governor.toml", text).err().unwrap_or_default().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_misspelt_key_or_section_names_line_and_nearest_name() {
+        let all = problems("[node]\nmax_paralel = 5\n\n[pool.acme]\nfair_share = 80\n");
+        assert_eq!(
+            all,
+            [
+                "governor.toml:2: unknown key \"node.max_paralel\": did you mean \"max_parked\"?",
+                "governor.toml:4: unknown key \"pool\": did you mean \"pools\"?",
+            ]
+        );
+    }
+
+    #[test]
+    fn members_can_be_written_both_ways() {
+        let layer =
+            parse("f", "[pools.a]\n[[pools.a.members]]\nname = \"x\"\nslots = 4\n[pools.b.members.y]\nslots = 5\n")
+                .unwrap();
+        let keys: Vec<String> = layer.entries.iter().map(|(path, ..)| path.join(".")).collect();
+        assert_eq!(keys, ["pools.a.members.x.slots", "pools.b.members.y.slots"]);
+        assert_eq!(layer.names.len(), 4);
+    }
+
+    #[test]
+    fn a_member_named_twice_or_not_at_all_is_a_problem() {
+        let all =
+            problems("[[pools.a.members]]\nname = \"x\"\n[[pools.a.members]]\nname = \"x\"\n[[pools.a.members]]\n");
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(all[0].contains("stands twice") && all[1].contains("needs name"), "{all:?}");
+    }
+
+    #[test]
+    fn a_syntax_error_names_its_line() {
+        let all = problems("[node]\ncap = = 3\n");
+        assert!(all[0].starts_with("governor.toml:2: "), "{all:?}");
+    }
+}

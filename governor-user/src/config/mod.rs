@@ -1,0 +1,122 @@
+//! Configuration: layers of settings resolved once into newtypes with working defaults. Unknown keys are errors;
+//! nothing is ignored in silence. Knows the engine's policy types, not the engine.
+
+pub mod file;
+pub mod layers;
+pub mod overrides;
+pub mod resolve;
+pub mod schema;
+pub mod template;
+pub mod value;
+
+pub use overrides::Override;
+pub use resolve::{CgroupCeiling, Config, DaemonConfig, KernelConfig, OverloadConfig};
+
+use file::FileLayer;
+use layers::{Settings, Sources};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// One thing wrong with the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// File and line, variable, or override.
+    pub place: String,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}
+
+impl Problem {
+    pub(crate) fn new(place: String, message: String) -> Self {
+        Self { place, message }
+    }
+}
+
+impl core::fmt::Display for Problem {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Something in it is wrong.
+    #[error("the configuration is not valid\n{}", lines(.0))]
+    Invalid(Vec<Problem>),
+}
+
+/// A configuration with the origin of every value.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What the daemon obeys.
+    pub config: Config,
+    /// Every effective value with its source.
+    pub settings: Settings,
+    /// What is odd but usable.
+    pub warnings: Vec<String>,
+}
+
+/// The layers below the overrides, read once per start or reload.
+#[derive(Clone, Debug, Default)]
+pub struct Base {
+    file_name: String,
+    file: FileLayer,
+    environment: BTreeMap<String, String>,
+}
+
+impl Base {
+    /// Reads the file (none: built-in values only) and takes the `GOVERNOR_` variables of `environment`.
+    ///
+    /// # Errors
+    /// The file is unreadable or is not what the schema allows.
+    pub fn read(path: Option<&Path>, environment: impl Iterator<Item = (String, String)>) -> Result<Self, ConfigError> {
+        let file_name = path.map(|path| path.display().to_string()).unwrap_or_default();
+        let text = match path {
+            Some(path) => std::fs::read_to_string(path)
+                .map_err(|source| ConfigError::Unreadable { path: file_name.clone(), source })?,
+            None => String::new(),
+        };
+        let file = file::parse(&file_name, &text).map_err(ConfigError::Invalid)?;
+        let environment = environment.filter(|(name, _)| name.starts_with("GOVERNOR_")).collect();
+        Ok(Self { file_name, file, environment })
+    }
+
+    /// Merges with these overrides and resolves.
+    ///
+    /// # Errors
+    /// Every value that is refused, every variable that names no setting, every impossible combination.
+    pub fn resolve(&self, overrides: &[Override]) -> Result<Loaded, ConfigError> {
+        let mut warnings = Vec::new();
+        let sources =
+            Sources { file_name: &self.file_name, file: &self.file, environment: &self.environment, overrides };
+        let settings = layers::merge(sources, &mut warnings).map_err(ConfigError::Invalid)?;
+        let config = resolve::resolve(&settings, &self.file.names, &mut warnings).map_err(ConfigError::Invalid)?;
+        Ok(Loaded { config, settings, warnings })
+    }
+
+    /// The path of a dotted key as this configuration knows it.
+    #[must_use]
+    pub fn path_of(&self, key: &str) -> Option<Vec<String>> {
+        layers::split(key, &self.file.names)
+    }
+}
+
+/// The configuration file used when none is named: the packaged place, if there is a file.
+#[must_use]
+pub fn default_file() -> Option<PathBuf> {
+    let path = PathBuf::from("/etc/governor/governor.toml");
+    path.exists().then_some(path)
+}
+
+fn lines(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| format!("  {problem}")).collect::<Vec<_>>().join("\n")
+}

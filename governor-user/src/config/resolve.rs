@@ -1,0 +1,346 @@
+//! From effective settings to the structs the daemon obeys. Checks what no single value can know: combinations that
+//! cannot hold together.
+
+use super::Problem;
+use super::layers::{Effective, Origin, Settings};
+use super::value::Value;
+use crate::kernel::view::Tier;
+use governor_engine::policy::{FairShare, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everything the daemon obeys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Sockets, folders, stop.
+    pub daemon: DaemonConfig,
+    /// How the kernel is observed.
+    pub kernel: KernelConfig,
+    /// When the level rises.
+    pub overload: OverloadConfig,
+    /// Ceilings of cgroups, by path.
+    pub cgroups: Vec<CgroupCeiling>,
+    /// What the engine obeys.
+    pub policy: Policy,
+}
+
+/// Sockets, folders, stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaemonConfig {
+    /// Proxy socket.
+    pub socket: PathBuf,
+    /// Its file mode.
+    pub socket_mode: u32,
+    /// Its group, if it is to have another.
+    pub socket_group: Option<String>,
+    /// Users that may open sessions; empty: all the socket's mode lets in.
+    pub allow_users: Vec<String>,
+    /// Control socket.
+    pub control_socket: PathBuf,
+    /// Its file mode.
+    pub control_mode: u32,
+    /// Its group, if it is to have another.
+    pub control_group: Option<String>,
+    /// Folder for overrides and the bypass switch.
+    pub state_dir: PathBuf,
+    /// Metrics address; `None` opens none.
+    pub metrics_listen: Option<SocketAddr>,
+    /// How long a stop waits for leases.
+    pub drain_timeout: Duration,
+}
+
+/// How the kernel is observed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelConfig {
+    /// The only tier to use; `None`: the best that works.
+    pub tier: Option<Tier>,
+    /// The least tier to start with.
+    pub require: Option<Tier>,
+    /// Listener period.
+    pub tick: Duration,
+    /// Audit period.
+    pub audit: Duration,
+}
+
+/// When the level rises. Ranges are in ‰.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverloadConfig {
+    /// Accept fill: pressure 0 at the first, 1000 ‰ at the second.
+    pub accept_fill: (u32, u32),
+    /// Connections of a cgroup against its ceiling, alike.
+    pub connections: (u32, u32),
+    /// Ports to watch; empty: those of connected proxies.
+    pub ports: Vec<u16>,
+    /// How long pressure must last.
+    pub hold: Duration,
+}
+
+/// Ceiling of one cgroup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CgroupCeiling {
+    /// Path below the v2 root.
+    pub path: String,
+    /// Open connections at most.
+    pub max_connections: u32,
+}
+
+/// Resolves effective settings.
+///
+/// # Errors
+/// Every combination that cannot hold, naming both numbers.
+pub fn resolve(
+    settings: &Settings,
+    names: &BTreeSet<Vec<String>>,
+    warnings: &mut Vec<String>,
+) -> Result<Config, Vec<Problem>> {
+    let mut reader = Reader { settings, problems: Vec::new() };
+    let config = Config {
+        daemon: daemon(&mut reader),
+        kernel: kernel(&mut reader),
+        overload: overload(&mut reader),
+        cgroups: cgroups(&mut reader, names),
+        policy: Policy {
+            node: NodePolicy {
+                cap: reader.integer("node.cap"),
+                max_parked: reader.integer("node.max_parked"),
+                lease_ttl: reader.duration("node.lease_ttl"),
+                session_grace: reader.duration("node.session_grace"),
+            },
+            pools: pools(&mut reader, names, warnings),
+        },
+    };
+    if reader.problems.is_empty() { Ok(config) } else { Err(reader.problems) }
+}
+
+fn daemon(reader: &mut Reader<'_>) -> DaemonConfig {
+    let named = |text: String| (!text.is_empty()).then_some(text);
+    DaemonConfig {
+        socket: reader.text("daemon.socket").into(),
+        socket_mode: reader.mode("daemon.socket_mode"),
+        socket_group: named(reader.text("daemon.socket_group")),
+        allow_users: reader.list("daemon.allow_users"),
+        control_socket: reader.text("daemon.control_socket").into(),
+        control_mode: reader.mode("daemon.control_mode"),
+        control_group: named(reader.text("daemon.control_group")),
+        state_dir: reader.text("daemon.state_dir").into(),
+        metrics_listen: match reader.value("daemon.metrics_listen") {
+            Some(Value::Listen(address)) => *address,
+            _ => None,
+        },
+        drain_timeout: reader.duration("daemon.drain_timeout"),
+    }
+}
+
+fn kernel(reader: &mut Reader<'_>) -> KernelConfig {
+    let tier = |name: &str| match name {
+        "procfs" => Some(Tier::Procfs),
+        "netlink" => Some(Tier::Netlink),
+        "tracepoint" => Some(Tier::Tracepoint),
+        "trampoline" => Some(Tier::Trampoline),
+        _ => None,
+    };
+    KernelConfig {
+        tier: tier(&reader.text("kernel.tier")),
+        require: tier(&reader.text("kernel.require")),
+        tick: reader.duration("kernel.tick"),
+        audit: reader.duration("kernel.audit"),
+    }
+}
+
+fn overload(reader: &mut Reader<'_>) -> OverloadConfig {
+    let words = reader.list("overload.ports");
+    let ports = words.iter().filter_map(|word| word.parse().ok()).collect::<Vec<u16>>();
+    if ports.len() != words.len() {
+        reader.problem("overload.ports", "expected port numbers such as [\"8080\"]".to_owned());
+    }
+    OverloadConfig {
+        accept_fill: reader.range("overload.accept_fill_lo", "overload.accept_fill_hi"),
+        connections: reader.range("overload.connections_lo", "overload.connections_hi"),
+        ports,
+        hold: reader.duration("overload.hold"),
+    }
+}
+
+fn cgroups(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> Vec<CgroupCeiling> {
+    let mut ceilings = Vec::new();
+    for name in names.iter().filter(|name| name.len() == 2 && name[0] == "cgroups") {
+        let key = format!("cgroups.{}.max_connections", name[1]);
+        if !name[1].starts_with('/') {
+            reader.problem(&key, format!("a cgroup path starts with \"/\", found \"{}\"", name[1]));
+        }
+        if let Some(Effective { value: Value::Integer(max), .. }) =
+            reader.settings.get(&[name[0].clone(), name[1].clone(), "max_connections".to_owned()][..])
+        {
+            ceilings.push(CgroupCeiling { path: name[1].clone(), max_connections: *max });
+        }
+    }
+    ceilings
+}
+
+fn pools(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>, warnings: &mut Vec<String>) -> Vec<PoolPolicy> {
+    let mut pools = Vec::new();
+    for name in names.iter().filter(|name| name.len() == 2 && name[0] == "pools").map(|name| &name[1]) {
+        let key = |leaf: &str| format!("pools.{name}.{leaf}");
+        let members: Vec<MemberPolicy> = names
+            .iter()
+            .filter(|path| path.len() == 4 && path[0] == "pools" && path[1] == *name)
+            .map(|path| member(reader, name, &path[3]))
+            .collect();
+        if members.is_empty() {
+            warnings.push(format!("pool \"{name}\" has no members: its gate is inactive, every request passes"));
+        }
+        let exhausted_status = match reader.integer(&key("exhausted_status")) {
+            529 => 529,
+            other => {
+                if other != 429 {
+                    reader.problem(&key("exhausted_status"), format!("expected 429 or 529, found {other}"));
+                }
+                429
+            }
+        };
+        pools.push(PoolPolicy {
+            name: name.clone(),
+            members,
+            fair_share: match reader.value(&key("fair_share")) {
+                Some(Value::FairShare(rule)) => *rule,
+                _ => FairShare::Off,
+            },
+            mode: match reader.value(&key("fair_share_mode")) {
+                Some(Value::Mode(mode)) => *mode,
+                _ => Mode::Observe,
+            },
+            min_guarantee: reader.integer(&key("min_guarantee")),
+            max_wait: reader.duration(&key("park.max_wait")),
+            max_parked_per_key: reader.integer(&key("park.max_per_key")),
+            exhausted_status,
+            rate_limited_cooldown: reader.duration(&key("cooldown.rate_limited")),
+            overloaded_cooldown: reader.duration(&key("cooldown.overloaded")),
+        });
+    }
+    pools
+}
+
+fn member(reader: &mut Reader<'_>, pool: &str, name: &str) -> MemberPolicy {
+    let key = |leaf: &str| format!("pools.{pool}.members.{name}.{leaf}");
+    let (slots, reserve) = (reader.integer(&key("slots")), reader.integer(&key("reserve")));
+    if reserve > slots && slots > 0 {
+        reader.problem(&key("reserve"), format!("a reserve of {reserve} does not fit into {slots} slots"));
+    }
+    MemberPolicy {
+        name: name.to_owned(),
+        slots,
+        reserve,
+        draining: matches!(reader.value(&key("draining")), Some(Value::Bool(true))),
+    }
+}
+
+/// Typed access to settings whose presence and kind the schema guarantees.
+struct Reader<'a> {
+    settings: &'a Settings,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn find(&self, key: &str) -> Option<&Effective> {
+        self.settings.iter().find(|(path, _)| path.join(".") == key).map(|(_, effective)| effective)
+    }
+
+    fn value(&self, key: &str) -> Option<&Value> {
+        self.find(key).map(|effective| &effective.value)
+    }
+
+    fn integer(&self, key: &str) -> u32 {
+        match self.value(key) {
+            Some(Value::Integer(value)) => *value,
+            _ => 0,
+        }
+    }
+
+    fn duration(&self, key: &str) -> Duration {
+        match self.value(key) {
+            Some(Value::Duration(value)) => *value,
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn text(&self, key: &str) -> String {
+        match self.value(key) {
+            Some(Value::Text(text)) => text.clone(),
+            _ => String::new(),
+        }
+    }
+
+    fn mode(&self, key: &str) -> u32 {
+        match self.value(key) {
+            Some(Value::FileMode(mode)) => *mode,
+            _ => 0o600,
+        }
+    }
+
+    fn list(&self, key: &str) -> Vec<String> {
+        match self.value(key) {
+            Some(Value::List(words)) => words.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn range(&mut self, lo: &str, hi: &str) -> (u32, u32) {
+        let range = (self.integer(lo), self.integer(hi));
+        if range.0 >= range.1 {
+            self.problem(lo, format!("{} is not below {hi} = {}", range.0, range.1));
+        }
+        range
+    }
+
+    fn problem(&mut self, key: &str, message: String) {
+        let place = match self.find(key).map(|effective| &effective.origin) {
+            Some(Origin::File { place }) => place.clone(),
+            Some(Origin::Environment { variable }) => variable.clone(),
+            Some(Origin::Override { .. }) => format!("override {key}"),
+            Some(Origin::BuiltIn) | None => "configuration".to_owned(),
+        };
+        self.problems.push(Problem::new(place, format!("{key}: {message}")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Base;
+    use std::io::Write;
+
+    fn load(text: &str) -> Result<crate::config::Loaded, String> {
+        let mut file = tempfile::Builder::new().prefix("governor").suffix(".toml").tempfile().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        Base::read(Some(file.path()), std::iter::empty())
+            .and_then(|base| base.resolve(&[]))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn fourteen_members_give_ninety_eight_ordinary_slots() {
+        let members: String = (1..=14).map(|n| format!("[[pools.chat.members]]\nname = \"acct-{n:02}\"\n")).collect();
+        let loaded = load(&format!("[pools.chat]\nfair_share = 80\n{members}")).unwrap();
+        let pool = &loaded.config.policy.pools[0];
+        let ordinary: u32 = pool.members.iter().map(|member| member.slots - member.reserve).sum();
+        assert_eq!((pool.members.len(), ordinary), (14, 98));
+    }
+
+    #[test]
+    fn combinations_that_cannot_hold_name_both_numbers() {
+        let error = load("[pools.a.members.x]\nslots = 2\nreserve = 3\n").unwrap_err();
+        assert!(error.contains("a reserve of 3 does not fit into 2 slots"), "{error}");
+        let error = load("[overload]\naccept_fill_lo = 900\naccept_fill_hi = 800\n").unwrap_err();
+        assert!(error.contains("900") && error.contains("800"), "{error}");
+        let error = load("[pools.a]\nexhausted_status = 500\n").unwrap_err();
+        assert!(error.contains(":2: ") && error.contains("429 or 529"), "{error}");
+    }
+
+    #[test]
+    fn an_empty_file_is_a_working_configuration() {
+        let loaded = load("").unwrap();
+        assert_eq!(loaded.config.policy.node.cap, 1000);
+        assert!(loaded.config.policy.pools.is_empty());
+    }
+}

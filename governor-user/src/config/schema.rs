@@ -1,0 +1,256 @@
+//! The table of every setting: its key, form, default and meaning. The file parser, the environment, `config --origin`,
+//! the generated `governor.toml` and the run-time overrides all read this one table; nothing else knows a key.
+
+use super::value::{Kind, Raw};
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Dotted key; `*` stands for a name the operator chose.
+    pub key: &'static str,
+    /// Its form.
+    pub kind: Kind,
+    /// The built-in value as it would be typed; `None`: the setting has no default and may be absent.
+    pub default: Option<&'static str>,
+    /// Whether `governorctl set` may change it at run time.
+    pub live: bool,
+    /// What it means, one sentence.
+    pub doc: &'static str,
+}
+
+const fn fixed(key: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Setting {
+    Setting { key, kind, default: Some(default), live: false, doc }
+}
+
+const fn live(key: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Setting {
+    Setting { key, kind, default: Some(default), live: true, doc }
+}
+
+const fn optional(key: &'static str, kind: Kind, doc: &'static str) -> Setting {
+    Setting { key, kind, default: None, live: false, doc }
+}
+
+const COUNT: Kind = Kind::Integer { min: 0, max: 1_000_000 };
+const PERMILLE: Kind = Kind::Integer { min: 0, max: 1000 };
+
+/// Every setting, in the order of the generated file.
+pub const SETTINGS: &[Setting] = &[
+    fixed("daemon.socket", Kind::Text, "/run/governor/proxy.sock", "Unix socket that proxies connect to."),
+    fixed("daemon.socket_mode", Kind::FileMode, "0660", "File mode of the proxy socket, octal."),
+    fixed("daemon.socket_group", Kind::Text, "", "Group of the proxy socket; empty leaves the daemon's own."),
+    fixed(
+        "daemon.allow_users",
+        Kind::List,
+        "",
+        "Users (names or numeric ids) whose processes may open a proxy session; empty: every user the socket's mode lets in.",
+    ),
+    fixed(
+        "daemon.control_socket",
+        Kind::Text,
+        "/run/governor/control.sock",
+        "Unix socket of the control API (HTTP/JSON); writing to it needs root or the daemon's own user.",
+    ),
+    fixed("daemon.control_mode", Kind::FileMode, "0660", "File mode of the control socket, octal."),
+    fixed(
+        "daemon.control_group",
+        Kind::Text,
+        "",
+        "Group that may read the control API; empty leaves the daemon's own.",
+    ),
+    fixed("daemon.state_dir", Kind::Text, "/var/lib/governor", "Folder for run-time overrides and the bypass switch."),
+    fixed(
+        "daemon.metrics_listen",
+        Kind::Listen,
+        "127.0.0.1:9464",
+        "Address of /metrics and /healthz; \"off\" opens none.",
+    ),
+    fixed("daemon.drain_timeout", Kind::Duration { min_ms: 0 }, "2s", "How long a stop waits for leases to end."),
+    live("node.cap", COUNT, "1000", "Counted requests, granted or parked, at most; 0 disables the cap."),
+    live("node.max_parked", COUNT, "500", "Parked requests of all pools at most."),
+    live(
+        "node.lease_ttl",
+        Kind::Duration { min_ms: 1000 },
+        "30s",
+        "A lease that is not renewed for this long expires.",
+    ),
+    live(
+        "node.session_grace",
+        Kind::Duration { min_ms: 0 },
+        "5s",
+        "How long leases outlive a broken connection whose process may still live.",
+    ),
+    fixed(
+        "kernel.tier",
+        Kind::Choice(&["auto", "tracepoint", "netlink", "procfs"]),
+        "auto",
+        "How the kernel is observed; auto takes the best tier that passes its self-test.",
+    ),
+    fixed(
+        "kernel.require",
+        Kind::Choice(&["none", "procfs", "netlink", "tracepoint", "trampoline"]),
+        "none",
+        "Refuse to start on a lower tier than this.",
+    ),
+    fixed("kernel.tick", Kind::Duration { min_ms: 10 }, "100ms", "How often listeners are read."),
+    fixed(
+        "kernel.audit",
+        Kind::Duration { min_ms: 100 },
+        "10s",
+        "How often counts are compared with the kernel's truth.",
+    ),
+    fixed("overload.accept_fill_lo", PERMILLE, "500", "Accept-queue fill in ‰ where pressure starts."),
+    fixed("overload.accept_fill_hi", PERMILLE, "1000", "Accept-queue fill in ‰ where pressure is 1000 ‰."),
+    fixed(
+        "overload.connections_lo",
+        PERMILLE,
+        "700",
+        "Open connections of a cgroup in ‰ of its ceiling where pressure starts.",
+    ),
+    fixed(
+        "overload.connections_hi",
+        PERMILLE,
+        "1000",
+        "Open connections of a cgroup in ‰ of its ceiling where pressure is 1000 ‰.",
+    ),
+    fixed(
+        "overload.ports",
+        Kind::List,
+        "",
+        "Ports whose listeners feed the level; empty: the listeners held by connected proxies.",
+    ),
+    fixed("overload.hold", Kind::Duration { min_ms: 0 }, "2s", "How long pressure must last before the level rises."),
+    optional(
+        "cgroups.*.max_connections",
+        Kind::Integer { min: 1, max: 10_000_000 },
+        "Ceiling of open connections, inbound and outbound, of the cgroup with this path; advisory.",
+    ),
+    live(
+        "pools.*.fair_share",
+        Kind::FairShare,
+        "off",
+        "Fair share: \"off\", or congested from this many percent (1–100).",
+    ),
+    live(
+        "pools.*.fair_share_mode",
+        Kind::Mode,
+        "observe",
+        "\"observe\" records what it would do, \"enforce\" does it.",
+    ),
+    live("pools.*.min_guarantee", COUNT, "2", "A key holding fewer than this is never refused by fair share."),
+    live(
+        "pools.*.exhausted_status",
+        Kind::Integer { min: 429, max: 529 },
+        "429",
+        "HTTP status when every member slot is taken: 429 or 529.",
+    ),
+    live("pools.*.park.max_wait", Kind::Duration { min_ms: 0 }, "30s", "Longest time a request is parked."),
+    live("pools.*.park.max_per_key", COUNT, "16", "Parked requests of one key at most."),
+    live(
+        "pools.*.cooldown.rate_limited",
+        Kind::Duration { min_ms: 1 },
+        "60s",
+        "Cool-down of a member that answered 429 without naming its reset.",
+    ),
+    live(
+        "pools.*.cooldown.overloaded",
+        Kind::Duration { min_ms: 1 },
+        "10s",
+        "Cool-down of a member that answered 529 or failed in transport.",
+    ),
+    live("pools.*.members.*.slots", COUNT, "8", "Slots the member has; 0 switches the member off."),
+    live("pools.*.members.*.reserve", COUNT, "1", "Slots kept for re-attaching to running sessions."),
+    live("pools.*.members.*.draining", Kind::Bool, "false", "Takes no new request; what runs goes on."),
+];
+
+/// The row a dotted key belongs to.
+#[must_use]
+pub fn setting(path: &[String]) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|row| matches(row.key, path))
+}
+
+/// Whether some key goes on below this path.
+#[must_use]
+pub fn is_section(path: &[String]) -> bool {
+    SETTINGS.iter().any(|row| {
+        let mut pattern = row.key.split('.');
+        path.iter().all(|part| pattern.next().is_some_and(|want| want == "*" || want == part))
+            && pattern.next().is_some()
+    })
+}
+
+/// The known name closest to the last part of a wrong path, if one is close enough to be a slip.
+#[must_use]
+pub fn nearest(path: &[String]) -> Option<String> {
+    let (wrong, parents) = path.split_last()?;
+    let mut names: Vec<&str> = SETTINGS
+        .iter()
+        .filter_map(|row| {
+            let parts: Vec<&str> = row.key.split('.').collect();
+            let same_parents = parents.iter().zip(&parts).all(|(have, want)| *want == "*" || have == want);
+            (parts.len() > parents.len() && same_parents).then(|| parts[parents.len()])
+        })
+        .filter(|name| *name != "*")
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+        .into_iter()
+        .map(|name| (strsim::jaro_winkler(wrong, name), name))
+        .filter(|(score, _)| *score > 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name.to_owned())
+}
+
+/// The built-in value of a row.
+#[must_use]
+pub fn default_of(row: &Setting) -> Option<super::value::Value> {
+    row.default.map(|text| row.kind.parse(&Raw::Bare(text.to_owned())).expect("defaults parse: tested below"))
+}
+
+/// The environment variable of a dotted key: `GOVERNOR_` and the key in capitals, every other character as `_`.
+#[must_use]
+pub fn variable(path: &[String]) -> String {
+    let mangle = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    let parts: Vec<String> = path.iter().map(|part| part.chars().map(mangle).collect()).collect();
+    format!("GOVERNOR_{}", parts.join("_"))
+}
+
+fn matches(pattern: &str, path: &[String]) -> bool {
+    let mut parts = path.iter();
+    pattern.split('.').all(|want| parts.next().is_some_and(|have| want == "*" || want == have))
+        && parts.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(key: &str) -> Vec<String> {
+        key.split('.').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_default_is_valid_and_every_key_is_unique() {
+        let mut seen = std::collections::BTreeSet::new();
+        for row in SETTINGS {
+            assert!(seen.insert(row.key), "{} stands twice", row.key);
+            if let Some(text) = row.default {
+                row.kind.parse(&Raw::Bare(text.to_owned())).unwrap_or_else(|why| panic!("{}: {why}", row.key));
+            }
+        }
+    }
+
+    #[test]
+    fn a_slip_is_answered_with_the_nearest_name() {
+        assert_eq!(nearest(&path("pools.chat.fair_shar")).as_deref(), Some("fair_share"));
+        assert_eq!(nearest(&path("pool")).as_deref(), Some("pools"));
+        assert_eq!(nearest(&path("node.max_paralel")).as_deref(), Some("max_parked"));
+        assert_eq!(nearest(&path("node.zzz")), None);
+    }
+
+    #[test]
+    fn names_of_variables_follow_the_key() {
+        assert_eq!(variable(&path("pools.chat.fair_share")), "GOVERNOR_POOLS_CHAT_FAIR_SHARE");
+        assert_eq!(variable(&path("pools.my-pool.park.max_wait")), "GOVERNOR_POOLS_MY_POOL_PARK_MAX_WAIT");
+    }
+}

@@ -1,0 +1,79 @@
+//! The commented default `governor.toml`, generated from the schema so that it cannot fall behind it.
+
+use super::schema::{SETTINGS, variable};
+use super::value::Kind;
+
+/// The text of the default configuration file.
+#[must_use]
+pub fn default_file() -> String {
+    let mut out = String::from(
+        "# governor.toml: every setting with its built-in value. Generated; a test keeps it true.\n\
+         # Each key can also be set by the environment variable named beside it.\n",
+    );
+    let mut section = String::new();
+    for row in SETTINGS {
+        let key = row.key.replacen("pools.*", "pools.chat", 1).replacen("members.*", "members.acct-01", 1).replacen(
+            "cgroups.*",
+            "cgroups.\"/system.slice/gateway.service\"",
+            1,
+        );
+        let (table, leaf) = key.rsplit_once('.').unwrap_or(("", &key));
+        if table != section {
+            table.clone_into(&mut section);
+            let example = if row.key.contains('*') { "# " } else { "" };
+            out.push_str(&format!("\n{example}[{table}]\n"));
+        }
+        let parts: Vec<String> = row.key.replace('*', "NAME").split('.').map(str::to_owned).collect();
+        out.push_str(&format!("# {} ({})\n", row.doc, variable(&parts)));
+        out.push_str(&format!("# {leaf} = {}\n", written(row.kind, row.default.unwrap_or_default())));
+    }
+    out
+}
+
+/// A default as TOML writes it.
+fn written(kind: Kind, text: &str) -> String {
+    match kind {
+        Kind::Integer { .. } if text.is_empty() => "1000".to_owned(),
+        Kind::Bool | Kind::Integer { .. } => text.to_owned(),
+        Kind::List => "[]".to_owned(),
+        Kind::Duration { .. }
+        | Kind::Choice(_)
+        | Kind::Text
+        | Kind::FileMode
+        | Kind::Listen
+        | Kind::FairShare
+        | Kind::Mode => format!("\"{text}\""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_packaged_file_is_the_generated_one() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/dist/governor.toml");
+        if std::env::var_os("GOVERNOR_BLESS").is_some() {
+            std::fs::write(path, default_file()).unwrap();
+        }
+        let packaged = std::fs::read_to_string(path).unwrap();
+        assert!(
+            packaged == default_file(),
+            "run the tests once with GOVERNOR_BLESS=1 to write dist/governor.toml anew"
+        );
+    }
+
+    #[test]
+    fn the_file_with_every_line_switched_on_is_valid() {
+        let on: String = default_file()
+            .lines()
+            .map(|line| {
+                let rest = line.strip_prefix("# ").unwrap_or(line);
+                let is_setting = rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+                if is_setting || rest.starts_with('[') { format!("{rest}\n") } else { format!("{line}\n") }
+            })
+            .collect();
+        let layer = super::super::file::parse("default", &on).unwrap();
+        assert_eq!(layer.entries.len(), SETTINGS.len());
+    }
+}
