@@ -182,11 +182,8 @@ pub mod cause {
     pub const NODE_IN_FLIGHT: u32 = 1 << 2;
 
     /// Every known bit with its stable name.
-    pub const NAMES: &[(u32, &str)] = &[
-        (ACCEPT_FILL, "accept_fill"),
-        (CGROUP_CONNECTIONS, "cgroup_connections"),
-        (NODE_IN_FLIGHT, "node_in_flight"),
-    ];
+    pub const NAMES: &[(u32, &str)] =
+        &[(ACCEPT_FILL, "accept_fill"), (CGROUP_CONNECTIONS, "cgroup_connections"), (NODE_IN_FLIGHT, "node_in_flight")];
 }
 
 /// What a client needs to go on alone.

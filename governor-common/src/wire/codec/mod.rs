@@ -1,0 +1,26 @@
+//! Turns messages into frames and back. Every byte of a body is described in `PROTOCOL.md`; nothing here panics on bytes
+//! from a peer or allocates by a length that the frame does not hold.
+
+mod field;
+mod reply;
+mod request;
+
+use super::MAX_FRAME;
+
+pub use reply::{encode_reply, parse_reply};
+pub use request::{encode_request, parse_request};
+
+/// Most leases one `Release` may name.
+pub const RELEASES_PER_FRAME: usize = (MAX_FRAME - 12) / 8;
+
+/// Most leases one `Renew` may name.
+pub const RENEWALS_PER_FRAME: usize = (MAX_FRAME - 12) / 12;
+
+/// Leases that fit one `Register` whatever their names, and whose `Registered` fits one frame too.
+pub const HELD_PER_FRAME: usize = 128;
+
+/// Longest free text (reason, detail, message) in bytes; encoders cut there.
+pub const MAX_TEXT: usize = 1024;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,319 @@
+//! Frames the daemon sends.
+
+use bytes::{BufMut, BytesMut};
+
+use super::field::{Cursor, Malformed, malformed, put_list, put_name, put_nested, put_opt_name, put_text, tag};
+use crate::wire::error::{EncodeError, ParseError};
+use crate::wire::frame::{Frame, encode_frame};
+use crate::wire::reply::{
+    ErrorCode, Grant, Level, Limits, Origin, Overload, PoolLimits, Reply, RevokeReason, Shed, Welcome,
+};
+
+const WELCOME: u8 = 0x81;
+const GRANT: u8 = 0x82;
+const PARKED: u8 = 0x83;
+const SHED: u8 = 0x84;
+const REJECT: u8 = 0x85;
+const REGISTERED: u8 = 0x86;
+const REVOKE: u8 = 0x87;
+const OVERLOAD: u8 = 0x88;
+const LIMITS: u8 = 0x89;
+const DRAIN: u8 = 0x8a;
+const ERROR: u8 = 0x8b;
+const PONG: u8 = 0x8c;
+
+/// Appends `message` as one frame that answers `request` (0 for what answers nothing).
+///
+/// # Errors
+///
+/// [`EncodeError`] when a list is too long for one frame; `buffer` is then as it was.
+pub fn encode_reply(message: &Reply, request: u32, buffer: &mut BytesMut) -> Result<(), EncodeError> {
+    let kind = match message {
+        Reply::Welcome(_) => WELCOME,
+        Reply::Grant(_) => GRANT,
+        Reply::Parked => PARKED,
+        Reply::Shed(_) => SHED,
+        Reply::Reject { .. } => REJECT,
+        Reply::Registered { .. } => REGISTERED,
+        Reply::Revoke { .. } => REVOKE,
+        Reply::Overload(_) => OVERLOAD,
+        Reply::Limits(_) => LIMITS,
+        Reply::Drain => DRAIN,
+        Reply::Error { .. } => ERROR,
+        Reply::Pong => PONG,
+    };
+    encode_frame(kind, request, buffer, |body| match message {
+        Reply::Welcome(welcome) => {
+            body.put_u16_le(welcome.version);
+            body.put_u16_le(0);
+            body.put_u32_le(welcome.epoch);
+            body.put_u64_le(welcome.session);
+            body.put_u32_le(welcome.lease_ttl_ms);
+        }
+        Reply::Grant(grant) => {
+            body.put_u64_le(grant.lease);
+            body.put_u32_le(grant.waited_ms);
+            put_opt_name(body, tag::MEMBER, grant.member.as_deref());
+        }
+        Reply::Shed(shed) => {
+            body.put_u16_le(shed.status);
+            body.put_u8(origin_code(shed.origin));
+            body.put_u8(0);
+            body.put_u32_le(shed.retry_after_ms);
+            body.put_u64_le(shed.decision);
+            put_text(body, tag::REASON, &shed.reason);
+            put_text(body, tag::TEXT, &shed.detail);
+        }
+        Reply::Reject { reason } => put_text(body, tag::TEXT, reason),
+        Reply::Registered { leases } => put_list(body, leases, |body, (old, new)| {
+            body.put_u64_le(*old);
+            body.put_u64_le(*new);
+        }),
+        Reply::Revoke { lease, reason } => {
+            body.put_u64_le(*lease);
+            body.put_u8(revoke_code(*reason));
+        }
+        Reply::Overload(overload) => {
+            body.put_u8(level_code(overload.level));
+            body.put_u8(0);
+            body.put_u16_le(overload.pressure);
+            body.put_u32_le(overload.causes);
+            body.put_u32_le(overload.retry_after_ms);
+        }
+        Reply::Limits(limits) => put_limits(body, limits),
+        Reply::Error { code, message } => {
+            body.put_u16_le(error_code(*code));
+            put_text(body, tag::TEXT, message);
+        }
+        Reply::Parked | Reply::Drain | Reply::Pong => {}
+    })
+}
+
+/// Reads what the daemon said.
+///
+/// # Errors
+///
+/// [`ParseError`]. A client ignores [`ParseError::Unknown`], and treats a malformed frame as a broken connection.
+pub fn parse_reply(frame: &Frame) -> Result<Reply, ParseError> {
+    let body = Cursor::new(&frame.body);
+    let parsed = match frame.kind {
+        WELCOME => welcome(body),
+        GRANT => grant(body),
+        PARKED => bare(body, Reply::Parked),
+        SHED => shed(body),
+        REJECT => text(body).map(|reason| Reply::Reject { reason }),
+        REGISTERED => registered(body),
+        REVOKE => revoke(body),
+        OVERLOAD => overload(body),
+        LIMITS => limits(body),
+        DRAIN => bare(body, Reply::Drain),
+        ERROR => error(body),
+        PONG => bare(body, Reply::Pong),
+        kind => return Err(ParseError::Unknown { kind, request: frame.request }),
+    };
+    parsed.map_err(malformed(frame))
+}
+
+fn welcome(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+    let version = body.u16()?;
+    body.u16()?;
+    let (epoch, session, lease_ttl_ms) = (body.u32()?, body.u64()?, body.u32()?);
+    bare(body, Reply::Welcome(Welcome { version, session, epoch, lease_ttl_ms }))
+}
+
+fn grant(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+    let (lease, waited_ms) = (body.u64()?, body.u32()?);
+    let mut member = None;
+    body.tlvs(|field, value| {
+        if field == tag::MEMBER {
+            member = Some(value.name()?);
+        }
+        Ok(())
+    })?;
+    Ok(Reply::Grant(Grant { lease, member, waited_ms }))
+}
+
+fn shed(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+    let (status, origin) = (body.u16()?, origin(body.u8()?)?);
+    body.u8()?;
+    let (retry_after_ms, decision) = (body.u32()?, body.u64()?);
+    let (mut reason, mut detail) = (String::new(), String::new());
+    body.tlvs(|field, value| {
+        match field {
+            tag::REASON => reason = value.text()?,
+            tag::TEXT => detail = value.text()?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(Reply::Shed(Shed { status, origin, reason, retry_after_ms, decision, detail }))
+}
+
+fn registered(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+    let leases = body.list(16, |entry| Ok((entry.u64()?, entry.u64()?)))?;
+    bare(body, Reply::Registered { leases })
+}
+
+fn revoke(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+    let (lease, reason) = (body.u64()?, revoke_reason(body.u8()?)?);
+    bare(body, Reply::Revoke { lease, reason })
+}
+
+fn overload(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+    let level = level(body.u8()?)?;
+    body.u8()?;
+    let (pressure, causes, retry_after_ms) = (body.u16()?, body.u32()?, body.u32()?);
+    bare(body, Reply::Overload(Overload { level, pressure, causes, retry_after_ms }))
+}
+
+fn put_limits(body: &mut BytesMut, limits: &Limits) {
+    body.put_u32_le(limits.sessions);
+    body.put_u32_le(limits.node_cap);
+    for pool in &limits.pools {
+        put_nested(body, tag::POOL_LIMITS, |nested| {
+            nested.put_u32_le(pool.capacity);
+            put_name(nested, tag::POOL, &pool.name);
+            for (member, slots) in &pool.members {
+                put_nested(nested, tag::MEMBER_LIMITS, |nested| {
+                    nested.put_u32_le(*slots);
+                    put_name(nested, tag::MEMBER, member);
+                });
+            }
+        });
+    }
+}
+
+fn limits(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+    let mut limits = Limits { sessions: body.u32()?, node_cap: body.u32()?, pools: Vec::new() };
+    body.tlvs(|field, value| {
+        if field == tag::POOL_LIMITS {
+            limits.pools.push(pool_limits(value.cursor())?);
+        }
+        Ok(())
+    })?;
+    Ok(Reply::Limits(limits))
+}
+
+fn pool_limits(mut body: Cursor<'_>) -> Result<PoolLimits, Malformed> {
+    let mut pool = PoolLimits { capacity: body.u32()?, ..PoolLimits::default() };
+    body.tlvs(|field, value| {
+        match field {
+            tag::POOL => pool.name = value.name()?,
+            tag::MEMBER_LIMITS => pool.members.push(member_limits(value.cursor())?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(pool)
+}
+
+fn member_limits(mut body: Cursor<'_>) -> Result<(String, u32), Malformed> {
+    let slots = body.u32()?;
+    let mut name = String::new();
+    body.tlvs(|field, value| {
+        if field == tag::MEMBER {
+            name = value.name()?;
+        }
+        Ok(())
+    })?;
+    Ok((name, slots))
+}
+
+fn error(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+    let code = match body.u16()? {
+        1 => ErrorCode::Unsupported,
+        2 => ErrorCode::Malformed,
+        3 => ErrorCode::Handshake,
+        4 => ErrorCode::Denied,
+        _ => return Err("an error code is unknown"),
+    };
+    text(body).map(|message| Reply::Error { code, message })
+}
+
+/// A message whose only TLV of interest is its text.
+fn text(body: Cursor<'_>) -> Result<String, Malformed> {
+    let mut text = String::new();
+    body.tlvs(|field, value| {
+        if field == tag::TEXT {
+            text = value.text()?;
+        }
+        Ok(())
+    })?;
+    Ok(text)
+}
+
+/// A message that defines no TLV; those of later versions are skipped.
+fn bare(body: Cursor<'_>, reply: Reply) -> Result<Reply, Malformed> {
+    body.tlvs(|_, _| Ok(()))?;
+    Ok(reply)
+}
+
+fn origin_code(origin: Origin) -> u8 {
+    match origin {
+        Origin::Key => 0,
+        Origin::Org => 1,
+        Origin::Pool => 2,
+        Origin::Node => 3,
+        Origin::Fleet => 4,
+        Origin::Upstream => 5,
+    }
+}
+
+fn origin(code: u8) -> Result<Origin, Malformed> {
+    match code {
+        0 => Ok(Origin::Key),
+        1 => Ok(Origin::Org),
+        2 => Ok(Origin::Pool),
+        3 => Ok(Origin::Node),
+        4 => Ok(Origin::Fleet),
+        5 => Ok(Origin::Upstream),
+        _ => Err("an origin is unknown"),
+    }
+}
+
+fn revoke_code(reason: RevokeReason) -> u8 {
+    match reason {
+        RevokeReason::Expired => 1,
+        RevokeReason::Operator => 2,
+        RevokeReason::PoolGone => 3,
+        RevokeReason::Unknown => 4,
+    }
+}
+
+fn revoke_reason(code: u8) -> Result<RevokeReason, Malformed> {
+    match code {
+        1 => Ok(RevokeReason::Expired),
+        2 => Ok(RevokeReason::Operator),
+        3 => Ok(RevokeReason::PoolGone),
+        4 => Ok(RevokeReason::Unknown),
+        _ => Err("a reason to revoke is unknown"),
+    }
+}
+
+fn level_code(level: Level) -> u8 {
+    match level {
+        Level::Normal => 0,
+        Level::Elevated => 1,
+        Level::High => 2,
+        Level::Overloaded => 3,
+    }
+}
+
+fn level(code: u8) -> Result<Level, Malformed> {
+    match code {
+        0 => Ok(Level::Normal),
+        1 => Ok(Level::Elevated),
+        2 => Ok(Level::High),
+        3 => Ok(Level::Overloaded),
+        _ => Err("a level is unknown"),
+    }
+}
+
+fn error_code(code: ErrorCode) -> u16 {
+    match code {
+        ErrorCode::Unsupported => 1,
+        ErrorCode::Malformed => 2,
+        ErrorCode::Handshake => 3,
+        ErrorCode::Denied => 4,
+    }
+}

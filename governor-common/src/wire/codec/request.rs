@@ -1,0 +1,270 @@
+//! Frames a proxy sends.
+
+use bytes::{BufMut, BytesMut};
+
+use super::field::{
+    Cursor, Malformed, malformed, put_list, put_name, put_nested, put_opt_key, put_opt_name, put_opt_u32, put_tlv, tag,
+};
+use crate::wire::error::{EncodeError, ParseError};
+use crate::wire::frame::{Frame, encode_frame};
+use crate::wire::request::{Acquire, HeldLease, Hello, Kind, MemberNews, MemberReport, Renewal, Request};
+
+const HELLO: u8 = 0x01;
+const ACQUIRE: u8 = 0x02;
+const CANCEL: u8 = 0x03;
+const RELEASE: u8 = 0x04;
+const RENEW: u8 = 0x05;
+const MOVE: u8 = 0x06;
+const MEMBER_REPORT: u8 = 0x07;
+const REGISTER: u8 = 0x08;
+const PING: u8 = 0x09;
+
+/// `Renewal::idle_ms` of a client that does not track it.
+const IDLE_UNKNOWN: u32 = u32::MAX;
+
+/// Appends `message` as one frame with request id `request`.
+///
+/// # Errors
+///
+/// [`EncodeError`] when a list is too long for one frame; `buffer` is then as it was.
+pub fn encode_request(message: &Request, request: u32, buffer: &mut BytesMut) -> Result<(), EncodeError> {
+    let kind = match message {
+        Request::Hello(_) => HELLO,
+        Request::Acquire(_) => ACQUIRE,
+        Request::Cancel { .. } => CANCEL,
+        Request::Release { .. } => RELEASE,
+        Request::Renew { .. } => RENEW,
+        Request::Move { .. } => MOVE,
+        Request::MemberReport(_) => MEMBER_REPORT,
+        Request::Register { .. } => REGISTER,
+        Request::Ping => PING,
+    };
+    encode_frame(kind, request, buffer, |body| match message {
+        Request::Hello(hello) => put_hello(body, hello),
+        Request::Acquire(acquire) => put_acquire(body, acquire),
+        Request::Cancel { request } => body.put_u32_le(*request),
+        Request::Release { leases } => put_list(body, leases, |body, lease| body.put_u64_le(*lease)),
+        Request::Renew { leases } => put_list(body, leases, |body, renewal| {
+            body.put_u64_le(renewal.lease);
+            // The largest value stands for "unknown"; an idle time of 49 days is close enough one millisecond short.
+            body.put_u32_le(renewal.idle_ms.map_or(IDLE_UNKNOWN, |idle| idle.min(IDLE_UNKNOWN - 1)));
+        }),
+        Request::Move { lease } => body.put_u64_le(*lease),
+        Request::MemberReport(report) => put_member_report(body, report),
+        Request::Register { leases } => {
+            for lease in leases {
+                put_nested(body, tag::HELD, |nested| put_held(nested, lease));
+            }
+        }
+        Request::Ping => {}
+    })
+}
+
+/// Reads what a proxy said.
+///
+/// # Errors
+///
+/// [`ParseError`], to be answered with `Error`; the session lives on.
+pub fn parse_request(frame: &Frame) -> Result<Request, ParseError> {
+    let body = Cursor::new(&frame.body);
+    let parsed = match frame.kind {
+        HELLO => hello(body),
+        ACQUIRE => acquire(body),
+        CANCEL => cancel(body),
+        RELEASE => release(body),
+        RENEW => renew(body),
+        MOVE => move_away(body),
+        MEMBER_REPORT => member_report(body),
+        REGISTER => register(body),
+        PING => ping(body),
+        kind => return Err(ParseError::Unknown { kind, request: frame.request }),
+    };
+    parsed.map_err(malformed(frame))
+}
+
+fn put_hello(body: &mut BytesMut, hello: &Hello) {
+    body.put_u16_le(hello.version);
+    body.put_u16_le(0);
+    put_name(body, tag::NAME, &hello.name);
+    if let Some(session) = hello.resume {
+        put_tlv(body, tag::RESUME, &session.to_le_bytes());
+    }
+}
+
+fn hello(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+    let version = body.u16()?;
+    body.u16()?;
+    let mut hello = Hello { version, name: String::new(), resume: None };
+    body.tlvs(|field, value| {
+        match field {
+            tag::NAME => hello.name = value.name()?,
+            tag::RESUME => hello.resume = Some(value.u64()?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(Request::Hello(hello))
+}
+
+fn put_acquire(body: &mut BytesMut, acquire: &Acquire) {
+    body.put_u8(kind_code(acquire.kind));
+    put_name(body, tag::POOL, &acquire.pool);
+    put_opt_key(body, tag::KEY, acquire.key);
+    put_opt_name(body, tag::LABEL, acquire.label.as_deref());
+    put_opt_key(body, tag::ORG, acquire.org);
+    put_opt_name(body, tag::ENDPOINT, acquire.endpoint.as_deref());
+    for candidate in &acquire.candidates {
+        put_name(body, tag::CANDIDATE, candidate);
+    }
+    put_opt_name(body, tag::STICKY, acquire.sticky.as_deref());
+    put_opt_u32(body, tag::MAX_WAIT_MS, acquire.max_wait_ms);
+    put_opt_u32(body, tag::DEADLINE_MS, acquire.deadline_ms);
+}
+
+fn acquire(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+    let mut acquire = Acquire { kind: kind(body.u8()?)?, ..Acquire::default() };
+    body.tlvs(|field, value| {
+        match field {
+            tag::POOL => acquire.pool = value.name()?,
+            tag::KEY => acquire.key = Some(value.key()?),
+            tag::LABEL => acquire.label = Some(value.name()?),
+            tag::ORG => acquire.org = Some(value.key()?),
+            tag::ENDPOINT => acquire.endpoint = Some(value.name()?),
+            tag::CANDIDATE => acquire.candidates.push(value.name()?),
+            tag::STICKY => acquire.sticky = Some(value.name()?),
+            tag::MAX_WAIT_MS => acquire.max_wait_ms = Some(value.u32()?),
+            tag::DEADLINE_MS => acquire.deadline_ms = Some(value.u32()?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    named(&acquire.pool, "an acquire names no pool")?;
+    Ok(Request::Acquire(acquire))
+}
+
+fn cancel(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+    let request = body.u32()?;
+    body.tlvs(|_, _| Ok(()))?;
+    Ok(Request::Cancel { request })
+}
+
+fn release(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+    let leases = body.list(8, Cursor::u64)?;
+    body.tlvs(|_, _| Ok(()))?;
+    Ok(Request::Release { leases })
+}
+
+fn renew(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+    let leases = body.list(12, |entry| {
+        let lease = entry.u64()?;
+        let idle = entry.u32()?;
+        Ok(Renewal { lease, idle_ms: (idle != IDLE_UNKNOWN).then_some(idle) })
+    })?;
+    body.tlvs(|_, _| Ok(()))?;
+    Ok(Request::Renew { leases })
+}
+
+fn move_away(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+    let lease = body.u64()?;
+    body.tlvs(|_, _| Ok(()))?;
+    Ok(Request::Move { lease })
+}
+
+fn put_member_report(body: &mut BytesMut, report: &MemberReport) {
+    let (state, reset_ms) = match report.state {
+        MemberNews::RateLimited { reset_ms } => (1, reset_ms),
+        MemberNews::Overloaded => (2, None),
+        MemberNews::Up => (3, None),
+    };
+    body.put_u8(state);
+    put_name(body, tag::POOL, &report.pool);
+    put_name(body, tag::MEMBER, &report.member);
+    put_opt_u32(body, tag::RESET_MS, reset_ms);
+}
+
+fn member_report(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+    let state = body.u8()?;
+    let (mut pool, mut member, mut reset_ms) = (String::new(), String::new(), None);
+    body.tlvs(|field, value| {
+        match field {
+            tag::POOL => pool = value.name()?,
+            tag::MEMBER => member = value.name()?,
+            tag::RESET_MS => reset_ms = Some(value.u32()?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    named(&pool, "a member report names no pool")?;
+    named(&member, "a member report names no member")?;
+    let state = match state {
+        1 => MemberNews::RateLimited { reset_ms },
+        2 => MemberNews::Overloaded,
+        3 => MemberNews::Up,
+        _ => return Err("a member's state is unknown"),
+    };
+    Ok(Request::MemberReport(MemberReport { pool, member, state }))
+}
+
+fn put_held(body: &mut BytesMut, held: &HeldLease) {
+    body.put_u64_le(held.lease);
+    body.put_u32_le(held.age_ms);
+    body.put_u8(kind_code(held.kind));
+    put_name(body, tag::POOL, &held.pool);
+    put_opt_key(body, tag::KEY, held.key);
+    put_opt_name(body, tag::LABEL, held.label.as_deref());
+    put_opt_name(body, tag::MEMBER, held.member.as_deref());
+}
+
+fn register(body: Cursor<'_>) -> Result<Request, Malformed> {
+    let mut leases = Vec::new();
+    body.tlvs(|field, value| {
+        if field == tag::HELD {
+            leases.push(held(value.cursor())?);
+        }
+        Ok(())
+    })?;
+    Ok(Request::Register { leases })
+}
+
+fn held(mut body: Cursor<'_>) -> Result<HeldLease, Malformed> {
+    let (lease, age_ms, kind) = (body.u64()?, body.u32()?, kind(body.u8()?)?);
+    let mut held = HeldLease { lease, pool: String::new(), key: None, label: None, member: None, kind, age_ms };
+    body.tlvs(|field, value| {
+        match field {
+            tag::POOL => held.pool = value.name()?,
+            tag::KEY => held.key = Some(value.key()?),
+            tag::LABEL => held.label = Some(value.name()?),
+            tag::MEMBER => held.member = Some(value.name()?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    named(&held.pool, "a held lease names no pool")?;
+    Ok(held)
+}
+
+fn ping(body: Cursor<'_>) -> Result<Request, Malformed> {
+    body.tlvs(|_, _| Ok(()))?;
+    Ok(Request::Ping)
+}
+
+fn kind_code(kind: Kind) -> u8 {
+    match kind {
+        Kind::Ordinary => 0,
+        Kind::Reattach => 1,
+        Kind::Exempt => 2,
+    }
+}
+
+fn kind(code: u8) -> Result<Kind, Malformed> {
+    match code {
+        0 => Ok(Kind::Ordinary),
+        1 => Ok(Kind::Reattach),
+        2 => Ok(Kind::Exempt),
+        _ => Err("a kind of work is unknown"),
+    }
+}
+
+fn named(name: &str, missing: Malformed) -> Result<(), Malformed> {
+    if name.is_empty() { Err(missing) } else { Ok(()) }
+}
