@@ -68,3 +68,68 @@ fn waited(decision: &Decision) -> String {
 fn seconds(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0} s") } else { format!("{value:.1} s") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::api::Numbers;
+
+    fn refused(reason: &str, origin: &str, status: u16) -> Decision {
+        Decision {
+            id: "0001000000000007".into(),
+            age_seconds: 1.0,
+            session: 3,
+            pool: "chat".into(),
+            key: None,
+            label: None,
+            outcome: Outcome::Shed,
+            reason: reason.into(),
+            origin: origin.into(),
+            status,
+            retry_after_seconds: 1.0,
+            waited_seconds: 0.0,
+            numbers: Numbers {
+                key_in_flight: 9,
+                share: 9,
+                in_flight: 95,
+                capacity: 98,
+                active_keys: 10,
+                parked: 12,
+                node_counted: 1000,
+                node_cap: 1000,
+            },
+            explanation: String::new(),
+        }
+    }
+
+    #[test]
+    fn every_reason_has_words_of_its_own() {
+        for (reason, origin, words) in [
+            ("fair_share", "key", "its key held 9 with a share of 9"),
+            ("pool_exhausted", "pool", "95 of 98 slots in use, 12 parked"),
+            ("all_cooling", "upstream", "is cooling down"),
+            ("node_cap", "node", "1000 counted requests of at most 1000"),
+            ("key_queue_full", "key", "as many requests parked"),
+            ("queue_full", "pool", "too many requests are parked"),
+            ("from_a_newer_daemon", "org", "the rule from_a_newer_daemon"),
+        ] {
+            let text = explain(&refused(reason, origin, 429));
+            assert!(text.contains(words) && text.contains(&format!("origin {origin}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_after_parking_says_how_long_it_waited() {
+        let text = explain(&Decision { waited_seconds: 30.0, ..refused("fair_share", "key", 429) });
+        assert!(text.ends_with(
+            "It had been parked for 30 s and was answered 429 with origin key and told to come back after 1 s."
+        ));
+    }
+
+    #[test]
+    fn observe_mode_says_that_nothing_happened() {
+        let text = explain(&Decision { outcome: Outcome::WouldPark, ..refused("fair_share", "key", 429) });
+        assert!(text.starts_with("The request would have been parked by fair share"), "{text}");
+        assert!(text.ends_with("it was granted at once."), "{text}");
+    }
+}

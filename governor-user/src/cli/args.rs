@@ -1,0 +1,155 @@
+//! The command line of `governorctl`, as data. Knows no daemon.
+
+use crate::config::value::parse_duration;
+use crate::control::api::DEFAULT_SOCKET;
+use clap::{Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 ok · 1 negative answer (unknown decision, refused setting, failed check) · 2 usage · 3 daemon unreachable";
+
+/// See, explain and steer the governor
+#[derive(Debug, Parser)]
+#[command(name = "governorctl", version, after_help = AFTER_HELP, max_term_width = 100, disable_help_subcommand = true)]
+pub(super) struct Args {
+    /// Control socket of the daemon
+    #[arg(
+        long,
+        global = true,
+        env = "GOVERNOR_DAEMON_CONTROL_SOCKET",
+        hide_env_values = true,
+        value_name = "PATH",
+        default_value = DEFAULT_SOCKET
+    )]
+    pub(super) socket: PathBuf,
+    /// Tables for people, JSON for programs
+    #[arg(long, global = true, value_enum, default_value_t = Format::Table, hide_possible_values = true, value_name = "table|json")]
+    pub(super) format: Format,
+    /// What to do.
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+/// How answers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// Tables and sentences.
+    Table,
+    /// The JSON of the control API.
+    Json,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// The daemon at a glance: level, bypass, sessions, pools, what is degraded
+    Status,
+    /// Listening sockets with their accept queues
+    Listeners,
+    /// Open connections per cgroup
+    Cgroups,
+    /// Pools of upstream capacity, the longest parked wait first
+    Pools {
+        /// Show the members of each pool too
+        #[arg(long)]
+        members: bool,
+    },
+    /// Keys with anything in flight or parked, the heaviest first
+    Keys {
+        /// Only this pool
+        #[arg(long, value_name = "NAME")]
+        pool: Option<String>,
+    },
+    /// Live leases, the oldest first
+    Leases {
+        /// Only this pool
+        #[arg(long, value_name = "NAME")]
+        pool: Option<String>,
+        /// Only leases that moved no byte for so long, e.g. 60s
+        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+        idle: Option<Duration>,
+    },
+    /// Why a request was refused or delayed, by the decision id of its answer
+    Explain {
+        /// Decision id
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Set a value at run time, over file and environment; kept across restarts
+    Set {
+        /// Dotted key, e.g. pools.chat.fair_share
+        #[arg(value_name = "KEY")]
+        key: String,
+        /// Value, e.g. 80 or off
+        #[arg(value_name = "VALUE", allow_hyphen_values = true)]
+        value: String,
+    },
+    /// Remove what `set` set
+    Unset {
+        /// Dotted key
+        #[arg(value_name = "KEY")]
+        key: String,
+    },
+    /// Let every request pass at once, counted
+    Bypass {
+        /// On or off.
+        #[command(subcommand)]
+        switch: Switch,
+    },
+    /// The settings in effect
+    Config {
+        /// Show which layer each value comes from
+        #[arg(long)]
+        origin: bool,
+    },
+    /// Check the daemon and the machine; without a daemon, only the machine (exit code 3)
+    Doctor,
+    /// Print a completion script
+    Completions {
+        /// Shell to write it for
+        #[arg(value_enum, value_name = "SHELL")]
+        shell: clap_complete::Shell,
+    },
+}
+
+/// The two ways to turn a switch.
+#[derive(Debug, Subcommand)]
+pub(super) enum Switch {
+    /// Switch on
+    On {
+        /// Switch off by itself after so long, e.g. 30m; without it, only `bypass off` ends it
+        #[arg(long = "for", value_name = "TIME", value_parser = whole_seconds)]
+        duration: Option<u64>,
+    },
+    /// Switch off
+    Off,
+}
+
+/// A duration of at least a second, in whole seconds.
+fn whole_seconds(text: &str) -> Result<u64, String> {
+    let duration = parse_duration(text)?;
+    if duration.as_secs() == 0 || duration.subsec_nanos() != 0 {
+        return Err(format!("expected whole seconds, at least one, found \"{text}\""));
+    }
+    Ok(duration.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn bypass_takes_whole_seconds_with_a_unit() {
+        assert_eq!(whole_seconds("30m"), Ok(1800));
+        for wrong in ["30", "0s", "500ms", "1.5s", "-1s", "soon"] {
+            assert!(whole_seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

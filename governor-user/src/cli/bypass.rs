@@ -1,0 +1,29 @@
+//! `governorctl bypass on|off`: lets every request pass at once, counted.
+
+use super::answer::{Answer, Error};
+use super::args::Switch;
+use super::render::{self, Style};
+use super::run::Ctl;
+use crate::control::api::{Bypass, BypassRequest};
+use hyper::Method;
+
+/// Switches and shows the state after it.
+pub(super) fn run(ctl: &Ctl, switch: &Switch) -> Result<Answer, Error> {
+    let request = match *switch {
+        Switch::On { duration } => BypassRequest { on: true, for_seconds: duration },
+        Switch::Off => BypassRequest { on: false, for_seconds: None },
+    };
+    let bypass: Bypass = ctl.client.send(Method::POST, "/v1/bypass", &request)?;
+    Ok(ctl.show(&bypass, |bypass, style| format!("bypass is {}\n", state(*bypass, *style))))
+}
+
+/// The switch in words, on in red.
+pub(super) fn state(bypass: Bypass, style: Style) -> String {
+    match (bypass.on, bypass.remaining_seconds) {
+        (false, _) => "off".to_owned(),
+        (true, None) => style.red("on: every request passes, until switched off"),
+        (true, Some(seconds)) => {
+            style.red(&format!("on: every request passes, for {} more", render::duration(seconds)))
+        }
+    }
+}

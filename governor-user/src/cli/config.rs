@@ -1,0 +1,77 @@
+//! `governorctl config`: the settings in effect and, with `--origin`, the layer each comes from.
+
+use super::answer::{Answer, Error};
+use super::render::{Style, Table, or_dash, value};
+use super::run::Ctl;
+use crate::control::api::{ConfigEntry, Origin};
+
+/// Asks and shows. JSON has the origin always.
+pub(super) fn run(ctl: &Ctl, origin: bool) -> Result<Answer, Error> {
+    let entries: Vec<ConfigEntry> = ctl.client.get("/v1/config")?;
+    Ok(ctl.show(&entries, |entries, style| if origin { with_origin(entries, *style) } else { plain(entries, *style) }))
+}
+
+/// What a layer is called, as the API writes it.
+pub(super) fn layer(origin: Origin) -> &'static str {
+    match origin {
+        Origin::BuiltIn => "built-in",
+        Origin::File => "file",
+        Origin::Environment => "environment",
+        Origin::Override => "override",
+    }
+}
+
+fn plain(entries: &[ConfigEntry], style: Style) -> String {
+    let mut table = Table::new(&["KEY", "VALUE"]);
+    for entry in entries {
+        table.row([entry.key.clone(), value(&entry.value)]);
+    }
+    table.text(style, "no settings")
+}
+
+fn with_origin(entries: &[ConfigEntry], style: Style) -> String {
+    let mut table = Table::new(&["KEY", "VALUE", "ORIGIN", "WHERE"]);
+    for entry in entries {
+        table.row([
+            entry.key.clone(),
+            value(&entry.value),
+            layer(entry.origin).to_owned(),
+            or_dash(entry.detail.as_deref()),
+        ]);
+    }
+    table.text(style, "no settings")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_value_shows_where_it_comes_from() {
+        let entry = |key: &str, value, origin, detail: Option<&str>| ConfigEntry {
+            key: key.to_owned(),
+            value,
+            origin,
+            detail: detail.map(str::to_owned),
+        };
+        let entries = [
+            entry("node.cap", json!(1000), Origin::BuiltIn, None),
+            entry("pools.chat.fair_share", json!("off"), Origin::File, Some("governor.toml:12")),
+            entry("node.max_parked", json!(250), Origin::Environment, Some("GOVERNOR_NODE_MAX_PARKED")),
+            entry("overload.ports", json!(["443", "8443"]), Origin::Override, Some("set 5m ago by uid 0")),
+        ];
+        insta::assert_snapshot!(with_origin(&entries, Style::PLAIN), @r#"
+        KEY                    VALUE           ORIGIN       WHERE
+        node.cap               1000            built-in     -
+        pools.chat.fair_share  off             file         governor.toml:12
+        node.max_parked        250             environment  GOVERNOR_NODE_MAX_PARKED
+        overload.ports         ["443","8443"]  override     set 5m ago by uid 0
+        "#);
+        insta::assert_snapshot!(plain(&entries[..2], Style::PLAIN), @"
+        KEY                    VALUE
+        node.cap               1000
+        pools.chat.fair_share  off
+        ");
+    }
+}

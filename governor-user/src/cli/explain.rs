@@ -1,0 +1,95 @@
+//! `governorctl explain`: one decision, in words and in numbers.
+
+use super::answer::{Answer, Error};
+use super::client::escaped;
+use super::render::{Facts, duration, key_name};
+use super::run::Ctl;
+use crate::control::api::{Decision, Outcome};
+
+/// Asks and shows. An unknown decision is an error of the daemon.
+pub(super) fn run(ctl: &Ctl, id: &str) -> Result<Answer, Error> {
+    let decision: Decision = ctl.client.get(&format!("/v1/explain/{}", escaped(id)))?;
+    Ok(ctl.show(&decision, |decision, _| text(decision)))
+}
+
+fn text(decision: &Decision) -> String {
+    let n = &decision.numbers;
+    let mut facts = Facts::default();
+    facts.add("decision", format!("{}, {} ago", decision.id, duration(decision.age_seconds)));
+    facts.add(
+        "outcome",
+        match decision.outcome {
+            Outcome::Shed => {
+                format!("refused with {}, retry after {}", decision.status, duration(decision.retry_after_seconds))
+            }
+            Outcome::WouldPark => "granted; enforce would have parked it".to_owned(),
+            Outcome::WouldRefuse => "granted; enforce would have refused it".to_owned(),
+        },
+    );
+    facts.add("rule", format!("{} (origin {})", decision.reason, decision.origin));
+    facts
+        .add("pool", format!("{}: {} of {} slots in use, {} parked", decision.pool, n.in_flight, n.capacity, n.parked));
+    facts.add(
+        "key",
+        format!(
+            "{}: {} in flight, share {}; active keys {}",
+            key_name(decision.key.as_deref(), decision.label.as_deref()),
+            n.key_in_flight,
+            n.share,
+            n.active_keys
+        ),
+    );
+    facts.add("node", format!("{} counted requests, cap {}", n.node_counted, n.node_cap));
+    facts.add("waited", duration(decision.waited_seconds));
+    facts.add("session", decision.session.to_string());
+    format!("{}\n\n{}", decision.explanation, facts.text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::api::Numbers;
+    use crate::control::explain::explain;
+
+    #[test]
+    fn a_refusal_is_told_in_words_and_numbers() {
+        let mut decision = Decision {
+            id: "0001000000000007".into(),
+            age_seconds: 75.0,
+            session: 3,
+            pool: "chat".into(),
+            key: Some("ab".repeat(16)),
+            label: Some("team-blue".into()),
+            outcome: Outcome::Shed,
+            reason: "fair_share".into(),
+            origin: "key".into(),
+            status: 429,
+            retry_after_seconds: 4.0,
+            waited_seconds: 30.0,
+            numbers: Numbers {
+                key_in_flight: 9,
+                share: 9,
+                in_flight: 95,
+                capacity: 98,
+                active_keys: 10,
+                parked: 12,
+                node_counted: 107,
+                node_cap: 1000,
+            },
+            explanation: String::new(),
+        };
+        decision.explanation = explain(&decision);
+        insta::assert_snapshot!(text(&decision), @"
+        The request was refused by fair share: its key held 9 with a share of 9 while pool chat was congested, 95 of 98 slots in use by 10 active keys. It had been parked for 30 s and was answered 429 with origin key and told to come back after 4 s.
+
+        decision  0001000000000007, 1m15s ago
+        outcome   refused with 429, retry after 4s
+        rule      fair_share (origin key)
+        pool      chat: 95 of 98 slots in use, 12 parked
+        key       team-blue: 9 in flight, share 9; active keys 10
+        node      107 counted requests, cap 1000
+        waited    30s
+        session   3
+        ");
+    }
+}

@@ -1,0 +1,65 @@
+//! `governorctl leases`: what runs, the oldest first.
+
+use super::answer::{Answer, Error};
+use super::client::with_query;
+use super::render::{Style, Table, duration, key_name, or_dash};
+use super::run::Ctl;
+use crate::control::api::Lease;
+use std::time::Duration;
+
+/// Asks and shows.
+pub(super) fn run(ctl: &Ctl, pool: Option<String>, idle: Option<Duration>) -> Result<Answer, Error> {
+    let idle = idle.map(|idle| idle.as_secs_f64().to_string());
+    let mut leases: Vec<Lease> =
+        ctl.client.get(&with_query("/v1/leases", &[("pool", pool), ("idle_seconds", idle)]))?;
+    leases.sort_by(|a, b| b.age_seconds.total_cmp(&a.age_seconds));
+    Ok(ctl.show(&leases, |leases, style| table(leases, *style)))
+}
+
+fn table(leases: &[Lease], style: Style) -> String {
+    let mut table = Table::new(&["LEASE", "POOL", "MEMBER", "KEY", "KIND", ">SESSION", ">AGE", ">IDLE", ">EXPIRES IN"]);
+    for lease in leases {
+        table.row([
+            lease.lease.clone(),
+            lease.pool.clone(),
+            or_dash(lease.member.as_deref()),
+            key_name(lease.key.as_deref(), lease.label.as_deref()),
+            lease.kind.clone(),
+            lease.session.to_string(),
+            duration(lease.age_seconds),
+            or_dash(lease.idle_seconds.map(duration)),
+            duration(lease.expires_seconds),
+        ]);
+    }
+    table.text(style, "no lease is held")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_lease_is_told_from_one_that_does_not_tell() {
+        let lease = |lease: &str, member: Option<&str>, label: Option<&str>, age_seconds, idle_seconds| Lease {
+            lease: lease.into(),
+            pool: "chat".into(),
+            key: label.is_none().then(|| "c4".repeat(16)),
+            label: label.map(str::to_owned),
+            member: member.map(str::to_owned),
+            kind: "ordinary".into(),
+            session: 2,
+            age_seconds,
+            expires_seconds: 24.4,
+            idle_seconds,
+        };
+        let leases = [
+            lease("0001000000000004", Some("account-3"), Some("batch"), 310.0, Some(61.5)),
+            lease("0001000000000011", None, None, 0.8, None),
+        ];
+        insta::assert_snapshot!(table(&leases, Style::PLAIN), @"
+        LEASE             POOL  MEMBER     KEY            KIND      SESSION    AGE   IDLE  EXPIRES IN
+        0001000000000004  chat  account-3  batch          ordinary        2  5m10s  1m02s         24s
+        0001000000000011  chat  -          c4c4c4c4c4c4…  ordinary        2  800ms      -         24s
+        ");
+    }
+}

@@ -1,0 +1,26 @@
+//! `governorctl`: asks the daemon over its control socket and shows the answer to people (tables) or programs (JSON).
+//! Decides nothing and reads no state of its own, but for the local checks of `doctor`.
+//!
+//! One file a subcommand; [`args`] is the command line, [`client`] the HTTP, [`render`] the tables, [`run`] the frame
+//! around them. Exit codes are in [`answer::Exit`].
+
+mod answer;
+mod args;
+mod bypass;
+mod cgroups;
+mod client;
+mod completions;
+mod config;
+mod doctor;
+mod explain;
+mod keys;
+mod leases;
+mod listeners;
+mod local;
+mod pools;
+mod render;
+mod run;
+mod set;
+mod status;
+
+pub use run::main;

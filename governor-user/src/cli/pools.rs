@@ -1,0 +1,167 @@
+//! `governorctl pools`: shared capacity and who waits for it, the longest wait first.
+
+use super::answer::{Answer, Error};
+use super::render::{Style, Table, duration, or_dash};
+use super::run::Ctl;
+use crate::control::api::{FairShare, Member, MemberState, Mode, Pool};
+
+/// Asks and shows.
+pub(super) fn run(ctl: &Ctl, members: bool) -> Result<Answer, Error> {
+    let mut pools: Vec<Pool> = ctl.client.get("/v1/pools")?;
+    longest_wait_first(&mut pools);
+    Ok(ctl.show(&pools, |pools, style| {
+        let mut text = table(pools, *style);
+        if members && !pools.is_empty() {
+            text.push('\n');
+            text.push_str(&member_table(pools, *style));
+        }
+        text
+    }))
+}
+
+/// Pools where nobody waits keep their order, at the end.
+fn longest_wait_first(pools: &mut [Pool]) {
+    let wait = |pool: &Pool| pool.oldest_parked_seconds.unwrap_or(-1.0);
+    pools.sort_by(|a, b| wait(b).total_cmp(&wait(a)));
+}
+
+/// What observe mode recorded is shown only where it recorded something.
+fn table(pools: &[Pool], style: Style) -> String {
+    let recorded = pools.iter().any(|pool| pool.would_have.values().any(|would| would.park + would.refuse > 0));
+    let mut titles = vec![
+        "POOL",
+        ">OLDEST WAIT",
+        ">PARKED",
+        ">IN FLIGHT",
+        ">CAPACITY",
+        "FAIR SHARE",
+        "CONGESTED",
+        ">KEYS",
+        ">GRANTED",
+        ">REFUSED",
+    ];
+    if recorded {
+        titles.extend([">WOULD PARK", ">WOULD REFUSE"]);
+    }
+    let mut table = Table::new(&titles);
+    for pool in pools {
+        let mut row = vec![
+            pool.name.clone(),
+            or_dash(pool.oldest_parked_seconds.map(duration)),
+            pool.parked.to_string(),
+            pool.in_flight.to_string(),
+            pool.capacity.to_string(),
+            fair_share(pool.fair_share, pool.mode),
+            if pool.congested { "yes" } else { "no" }.to_owned(),
+            pool.active_keys.to_string(),
+            pool.granted_total.to_string(),
+            pool.shed_total.values().sum::<u64>().to_string(),
+        ];
+        if recorded {
+            row.push(pool.would_have.values().map(|would| would.park).sum::<u64>().to_string());
+            row.push(pool.would_have.values().map(|would| would.refuse).sum::<u64>().to_string());
+        }
+        table.row(row);
+    }
+    table.text(style, "no pools are configured")
+}
+
+fn fair_share(rule: FairShare, mode: Mode) -> String {
+    match (rule, mode) {
+        (FairShare::Off, _) => "off".to_owned(),
+        (FairShare::EqualSplit(threshold), Mode::Observe) => format!("from {threshold} %, observe"),
+        (FairShare::EqualSplit(threshold), Mode::Enforce) => format!("from {threshold} %, enforce"),
+    }
+}
+
+fn member_table(pools: &[Pool], style: Style) -> String {
+    let mut table = Table::new(&["POOL", "MEMBER", ">IN FLIGHT", ">SLOTS", ">RESERVE", "STATE"]);
+    for pool in pools {
+        for member in &pool.members {
+            table.row([
+                pool.name.clone(),
+                member.name.clone(),
+                member.in_flight.to_string(),
+                member.slots.to_string(),
+                member.reserve.to_string(),
+                state(member),
+            ]);
+        }
+    }
+    table.text(style, "no pool has members")
+}
+
+fn state(member: &Member) -> String {
+    match (member.state, member.cooling_seconds) {
+        (MemberState::Up, _) => "up".to_owned(),
+        (MemberState::Draining, _) => "draining".to_owned(),
+        (MemberState::Cooling, None) => "cooling".to_owned(),
+        (MemberState::Cooling, Some(seconds)) => format!("cooling, {} more", duration(seconds)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::api::WouldHave;
+
+    fn pool(name: &str, oldest_parked_seconds: Option<f64>) -> Pool {
+        Pool {
+            name: name.into(),
+            capacity: 14,
+            in_flight: 3,
+            parked: u32::from(oldest_parked_seconds.is_some()),
+            oldest_parked_seconds,
+            fair_share: FairShare::Off,
+            mode: Mode::Observe,
+            congested: false,
+            active_keys: 2,
+            granted_total: 900,
+            shed_total: [].into(),
+            would_have: [].into(),
+            members: vec![Member {
+                name: "account-1".into(),
+                slots: 8,
+                reserve: 1,
+                in_flight: 3,
+                state: MemberState::Up,
+                cooling_seconds: None,
+            }],
+        }
+    }
+
+    #[test]
+    fn the_longest_wait_is_on_top() {
+        let mut pools = [pool("quiet", None), pool("short", Some(0.4)), pool("idle", None), pool("long", Some(28.0))];
+        pools[3].fair_share = FairShare::EqualSplit(80);
+        pools[3].mode = Mode::Enforce;
+        pools[3].congested = true;
+        pools[3].shed_total = [("fair_share".to_owned(), 40), ("pool_exhausted".to_owned(), 2)].into();
+        pools[1].fair_share = FairShare::EqualSplit(90);
+        pools[1].would_have = [("fair_share".to_owned(), WouldHave { park: 12, refuse: 3 })].into();
+        longest_wait_first(&mut pools);
+        insta::assert_snapshot!(table(&pools, Style::PLAIN), @"
+        POOL   OLDEST WAIT  PARKED  IN FLIGHT  CAPACITY  FAIR SHARE          CONGESTED  KEYS  GRANTED  REFUSED  WOULD PARK  WOULD REFUSE
+        long           28s       1          3        14  from 80 %, enforce  yes           2      900       42           0             0
+        short        400ms       1          3        14  from 90 %, observe  no            2      900        0          12             3
+        quiet            -       0          3        14  off                 no            2      900        0           0             0
+        idle             -       0          3        14  off                 no            2      900        0           0             0
+        ");
+    }
+
+    #[test]
+    fn a_cooling_member_says_for_how_long() {
+        let mut pool = pool("chat", None);
+        pool.members.push(Member {
+            name: "account-2".into(),
+            state: MemberState::Cooling,
+            cooling_seconds: Some(41.0),
+            ..pool.members[0].clone()
+        });
+        insta::assert_snapshot!(member_table(&[pool], Style::PLAIN), @"
+        POOL  MEMBER     IN FLIGHT  SLOTS  RESERVE  STATE
+        chat  account-1          3      8        1  up
+        chat  account-2          3      8        1  cooling, 41s more
+        ");
+    }
+}

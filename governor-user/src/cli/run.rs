@@ -1,0 +1,89 @@
+//! From the arguments to the exit code: picks the subcommand, writes its answer once, maps every end to a code.
+
+use super::answer::{Answer, Error, Exit};
+use super::args::{Args, Command, Format};
+use super::client::Client;
+use super::render::Style;
+use super::{bypass, cgroups, completions, config, doctor, explain, keys, leases, listeners, pools, set, status};
+use clap::Parser;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Runs `governorctl` on the arguments of the process and says how it ended. A usage error or `--help` ends the
+/// process itself.
+#[must_use]
+pub fn main() -> ExitCode {
+    let args = Args::parse();
+    let (answer, exit) = match dispatch(args) {
+        Ok(answer) => (answer.text, answer.exit),
+        Err(error) => {
+            // Nobody can be told that standard error is closed.
+            drop(writeln!(io::stderr(), "governorctl: {error}"));
+            (String::new(), error.exit())
+        }
+    };
+    let mut out = io::stdout().lock();
+    match out.write_all(answer.as_bytes()).and_then(|()| out.flush()) {
+        // `governorctl … | head` has read what it wanted.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok.into(),
+        Err(source) => {
+            let error = Error::Local { doing: "write the answer", source };
+            drop(writeln!(io::stderr(), "governorctl: {error}"));
+            error.exit().into()
+        }
+        Ok(()) => exit.into(),
+    }
+}
+
+/// What every subcommand needs: somebody to ask and a way to show the answer.
+#[derive(Debug)]
+pub(super) struct Ctl {
+    /// The daemon.
+    pub(super) client: Client,
+    format: Format,
+    style: Style,
+}
+
+impl Ctl {
+    /// Shows a value: as JSON, or as what `table` makes of it.
+    pub(super) fn show<T: Serialize>(&self, value: &T, table: impl FnOnce(&T, &Style) -> String) -> Answer {
+        Answer::ok(match self.format {
+            Format::Table => table(value, &self.style),
+            Format::Json => {
+                let mut text = serde_json::to_string_pretty(value).expect("API types have string keys and serialize");
+                text.push('\n');
+                text
+            }
+        })
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Ok => Self::SUCCESS,
+            Exit::Negative => Self::from(1),
+            Exit::Unreachable => Self::from(3),
+        }
+    }
+}
+
+fn dispatch(args: Args) -> Result<Answer, Error> {
+    let ctl = Ctl { client: Client::new(args.socket)?, format: args.format, style: Style::of_stdout() };
+    match args.command {
+        Command::Status => status::run(&ctl),
+        Command::Listeners => listeners::run(&ctl),
+        Command::Cgroups => cgroups::run(&ctl),
+        Command::Pools { members } => pools::run(&ctl, members),
+        Command::Keys { pool } => keys::run(&ctl, pool),
+        Command::Leases { pool, idle } => leases::run(&ctl, pool, idle),
+        Command::Explain { id } => explain::run(&ctl, &id),
+        Command::Set { key, value } => set::set(&ctl, &key, &value),
+        Command::Unset { key } => set::unset(&ctl, &key),
+        Command::Bypass { switch } => bypass::run(&ctl, &switch),
+        Command::Config { origin } => config::run(&ctl, origin),
+        Command::Doctor => doctor::run(&ctl),
+        Command::Completions { shell } => Ok(completions::run(shell)),
+    }
+}

@@ -1,0 +1,189 @@
+//! `governorctl status`: the daemon at a glance; what needs an eye is red.
+
+use super::answer::{Answer, Error};
+use super::bypass;
+use super::render::{Facts, Style, Table, duration, or_dash, printable};
+use super::run::Ctl;
+use crate::control::api::{Health, Status};
+
+/// Asks and shows.
+pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {
+    let status: Status = ctl.client.get("/v1/status")?;
+    Ok(ctl.show(&status, |status, style| text(status, *style)))
+}
+
+fn text(status: &Status, style: Style) -> String {
+    let mut facts = Facts::default();
+    facts.add("governord", format!("{}, pid {}, up {}", status.version, status.pid, duration(status.uptime_seconds)));
+    if status.draining {
+        facts.add("draining", style.red("yes: nothing new is granted"));
+    }
+    facts.add("level", level(status, style));
+    facts.add("bypass", bypass::state(status.bypass, style));
+    facts.add("node", node(status));
+    facts.add("kernel", kernel(status, style));
+    if status.degraded.is_empty() {
+        facts.add("degraded", "no".to_owned());
+    }
+    for line in &status.degraded {
+        facts.add("degraded", style.red(line));
+    }
+    for line in &status.warnings {
+        facts.add("warning", style.yellow(line));
+    }
+    let mut sessions = Table::new(&[">SESSION", "PROXY", ">PID", ">UID", ">LEASES"]);
+    for session in &status.sessions {
+        sessions.row([
+            session.id.to_string(),
+            printable(&session.name),
+            or_dash(session.pid),
+            session.uid.to_string(),
+            session.leases.to_string(),
+        ]);
+    }
+    let mut pools = Table::new(&["POOL", ">IN FLIGHT", ">CAPACITY", ">PARKED", "CONGESTED"]);
+    for pool in &status.pools {
+        pools.row([
+            pool.name.clone(),
+            pool.in_flight.to_string(),
+            pool.capacity.to_string(),
+            pool.parked.to_string(),
+            if pool.congested { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    format!(
+        "{}\n{}\n{}",
+        facts.text(),
+        sessions.text(style, "no proxy is connected"),
+        pools.text(style, "no pools are configured")
+    )
+}
+
+fn level(status: &Status, style: Style) -> String {
+    let mut text = format!("{}, pressure {} ‰", status.level, status.pressure);
+    if !status.causes.is_empty() {
+        text.push_str(&format!(" ({})", status.causes.join(", ")));
+    }
+    match status.level.as_str() {
+        "normal" => text,
+        "elevated" => style.yellow(&text),
+        _ => style.red(&text),
+    }
+}
+
+fn node(status: &Status) -> String {
+    let node = &status.node;
+    let cap = if node.cap == 0 { "no cap".to_owned() } else { format!("cap {}", node.cap) };
+    format!("{} counted requests, {cap}; {} parked, at most {}", node.counted, node.parked, node.max_parked)
+}
+
+/// The tier, and the counters that must stay 0 where they do not.
+fn kernel(status: &Status, style: Style) -> String {
+    let Health { lost_events, untracked, drift, audits, audits_failed } = status.kernel;
+    let mut text = format!("tier {}, {audits} audits", status.tier.as_str());
+    for (count, what) in [
+        (lost_events, "events lost"),
+        (untracked, "sockets not tracked"),
+        (drift, "connections of drift repaired"),
+        (audits_failed, "audits failed"),
+    ] {
+        if count > 0 {
+            text.push_str(&style.red(&format!(", {count} {what}")));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::api::{Bypass, Node, PoolSummary, Session, Tier};
+
+    fn quiet() -> Status {
+        Status {
+            version: "0.1.0".into(),
+            pid: 812,
+            uptime_seconds: 93_600.0,
+            epoch: 7,
+            tier: Tier::Tracepoint,
+            degraded: Vec::new(),
+            level: "normal".into(),
+            pressure: 12,
+            causes: Vec::new(),
+            bypass: Bypass::default(),
+            draining: false,
+            sessions: Vec::new(),
+            node: Node { counted: 0, cap: 1000, parked: 0, max_parked: 500 },
+            pools: Vec::new(),
+            kernel: Health { audits: 40, ..Health::default() },
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_quiet_daemon_is_short() {
+        insta::assert_snapshot!(text(&quiet(), Style::PLAIN), @"
+        governord  0.1.0, pid 812, up 1d02h
+        level      normal, pressure 12 ‰
+        bypass     off
+        node       0 counted requests, cap 1000; 0 parked, at most 500
+        kernel     tier tracepoint, 40 audits
+        degraded   no
+
+        no proxy is connected
+
+        no pools are configured
+        ");
+    }
+
+    #[test]
+    fn trouble_is_spelled_out() {
+        let status = Status {
+            tier: Tier::Netlink,
+            degraded: vec!["kernel: tracepoint not used: no kernel BTF".into(), "state: folder is read-only".into()],
+            level: "high".into(),
+            pressure: 801,
+            causes: vec!["accept_fill".into(), "node_in_flight".into()],
+            bypass: Bypass { on: true, remaining_seconds: Some(1795.0) },
+            draining: true,
+            sessions: vec![
+                Session { id: 1, name: "gateway-a".into(), pid: Some(4211), uid: 33, leases: 61 },
+                Session { id: 2, name: "gateway-b".into(), pid: None, uid: 33, leases: 0 },
+            ],
+            node: Node { counted: 801, cap: 0, parked: 14, max_parked: 500 },
+            pools: vec![PoolSummary { name: "chat".into(), capacity: 98, in_flight: 95, parked: 14, congested: true }],
+            kernel: Health { drift: 2, audits: 40, audits_failed: 1, ..Health::default() },
+            warnings: vec!["pools.chat.min_guarantee: 60 keys of 2 do not fit 98 slots".into()],
+            ..quiet()
+        };
+        insta::assert_snapshot!(text(&status, Style::PLAIN), @"
+        governord  0.1.0, pid 812, up 1d02h
+        draining   yes: nothing new is granted
+        level      high, pressure 801 ‰ (accept_fill, node_in_flight)
+        bypass     on: every request passes, for 29m55s more
+        node       801 counted requests, no cap; 14 parked, at most 500
+        kernel     tier netlink, 40 audits, 2 connections of drift repaired, 1 audits failed
+        degraded   kernel: tracepoint not used: no kernel BTF
+                   state: folder is read-only
+        warning    pools.chat.min_guarantee: 60 keys of 2 do not fit 98 slots
+
+        SESSION  PROXY       PID  UID  LEASES
+              1  gateway-a  4211   33      61
+              2  gateway-b     -   33       0
+
+        POOL  IN FLIGHT  CAPACITY  PARKED  CONGESTED
+        chat         95        98      14  yes
+        ");
+    }
+
+    #[test]
+    fn bypass_and_degraded_are_red() {
+        let status = Status {
+            degraded: vec!["no kernel BTF".into()],
+            bypass: Bypass { on: true, remaining_seconds: None },
+            ..quiet()
+        };
+        let text = text(&status, Style::COLOURED);
+        assert!(text.contains("\x1b[31mno kernel BTF\x1b[0m") && text.contains("\x1b[31mon: every"), "{text:?}");
+    }
+}
