@@ -46,7 +46,7 @@ impl Governor {
         let keyed = Hmac::new_from_slice(config.secret.bytes()).expect("hmac takes a key of any length");
         let (sender, commands) = mpsc::unbounded_channel();
         let queue = Queue { sender, counters: Arc::default() };
-        let view = session::start(config, commands, queue.counters.clone());
+        let view = session::start(config, commands, &queue);
         Self { queue, keyed, view }
     }
 
@@ -158,6 +158,28 @@ impl Queue {
             // The task is gone with its runtime, and with it the session and all its leases.
             self.counters.queued.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakQueue {
+        WeakQueue { sender: self.sender.downgrade(), counters: self.counters.clone() }
+    }
+}
+
+/// The same way as the task itself knows it: it does not keep the task alive.
+#[derive(Clone)]
+pub(crate) struct WeakQueue {
+    sender: mpsc::WeakUnboundedSender<Command>,
+    counters: Arc<Counters>,
+}
+
+impl WeakQueue {
+    /// `None` when no handle and no lease is left.
+    pub(crate) fn upgrade(&self) -> Option<Queue> {
+        self.sender.upgrade().map(|sender| Queue { sender, counters: self.counters.clone() })
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
     }
 }
 

@@ -1,5 +1,5 @@
 //! The guard that holds a slot. Its drop only queues a number: it awaits nothing, needs no runtime and works in panic,
-//! at shutdown and on foreign threads. Knows nothing of sockets; `core` maps the number to the id the daemon knows.
+//! at shutdown and on foreign threads. Knows nothing of sockets; `exchange` maps the number to the id the daemon knows.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use governor_common::wire::KeyHash;
 use governor_common::wire::reply::RevokeReason;
-use governor_common::wire::request::Kind;
+use governor_common::wire::request::{HeldLease, Kind};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -140,7 +140,7 @@ impl fmt::Debug for LeaseHandle {
     }
 }
 
-/// What guard, handles and `core` share about one lease.
+/// What guard, handles and `exchange` share about one lease.
 pub(crate) struct LeaseState {
     /// Number by which this process knows the lease, never reused.
     pub(crate) slot: u64,
@@ -212,6 +212,29 @@ impl LeaseState {
             RevokeReason::Unknown => 4,
         };
         self.revoked.store(code, Ordering::Release);
+    }
+
+    /// Id by which the daemon is told of this lease. One that no daemon granted goes by its slot: daemons never grant
+    /// ids whose upper 16 bits, the epoch, are 0.
+    pub(crate) fn wire_id(&self) -> u64 {
+        match self.id.load(Ordering::Acquire) {
+            0 => self.slot,
+            id => id,
+        }
+    }
+
+    /// This lease as a daemon that does not know it is told of it.
+    pub(crate) fn held(&self, now: Instant) -> HeldLease {
+        let age = now.saturating_duration_since(self.granted);
+        HeldLease {
+            lease: self.wire_id(),
+            pool: self.pool.to_string(),
+            key: self.key,
+            label: self.label.clone(),
+            member: self.member().map(|member| member.to_string()),
+            kind: self.kind,
+            age_ms: u32::try_from(age.as_millis()).unwrap_or(u32::MAX),
+        }
     }
 
     /// Time since bytes last moved; `None` when nobody tracks it.

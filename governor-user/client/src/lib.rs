@@ -9,6 +9,8 @@ mod ask;
 mod client;
 mod config;
 mod error;
+mod exchange;
+mod fallback;
 pub mod http;
 mod lease;
 mod session;

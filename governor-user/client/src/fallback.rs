@@ -1,0 +1,216 @@
+//! Admission for the time the daemon is away: what this process may run by the last limits it was told, and what it
+//! runs now. Counts always, decides only when asked; knows no socket and reads no clock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use governor_common::wire::KeyHash;
+use governor_common::wire::reply::{Limits, Origin, PoolLimits};
+use governor_common::wire::request::{Acquire, Kind, MemberNews, MemberReport};
+use tokio::time::Instant;
+
+use crate::config::Fallback;
+use crate::error::Refused;
+
+/// Advice to whoever the fallback refuses: a daemon is back within seconds.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How long a member is avoided after a refusal that names no reset.
+const COOL_DOWN: Duration = Duration::from_secs(10);
+
+/// The fallback's memory and the counts it decides on.
+#[derive(Debug)]
+pub(crate) struct LocalShare {
+    policy: Fallback,
+    node_cap: u32,
+    limits: Option<Limits>,
+    total: u32,
+    pools: BTreeMap<Arc<str>, PoolCount>,
+    cooling: BTreeMap<(String, String), Instant>,
+}
+
+/// What runs in one pool.
+#[derive(Debug, Default)]
+struct PoolCount {
+    in_flight: u32,
+    keys: BTreeMap<KeyHash, u32>,
+    members: BTreeMap<Arc<str>, u32>,
+}
+
+impl LocalShare {
+    /// `node_cap` holds until limits are known.
+    pub(crate) fn new(policy: Fallback, node_cap: u32) -> Self {
+        Self { policy, node_cap, limits: None, total: 0, pools: BTreeMap::new(), cooling: BTreeMap::new() }
+    }
+
+    /// Remembers what the daemon said last.
+    pub(crate) fn learn(&mut self, limits: Limits) {
+        self.limits = Some(limits);
+    }
+
+    /// Remembers what a member answered, so that it is avoided while nobody else can tell.
+    pub(crate) fn report(&mut self, report: &MemberReport, now: Instant) {
+        let until = match report.state {
+            MemberNews::RateLimited { reset_ms: Some(ms) } => Some(now + Duration::from_millis(ms.into())),
+            MemberNews::RateLimited { reset_ms: None } | MemberNews::Overloaded => Some(now + COOL_DOWN),
+            MemberNews::Up => None,
+        };
+        self.cooling.retain(|_, until| *until > now);
+        let member = (report.pool.clone(), report.member.clone());
+        match until {
+            Some(until) => self.cooling.insert(member, until),
+            None => self.cooling.remove(&member),
+        };
+    }
+
+    /// Counts a lease that began.
+    pub(crate) fn enter(&mut self, pool: &Arc<str>, key: Option<KeyHash>, member: Option<&Arc<str>>) {
+        self.total += 1;
+        let count = self.pools.entry(pool.clone()).or_default();
+        count.in_flight += 1;
+        if let Some(key) = key {
+            *count.keys.entry(key).or_default() += 1;
+        }
+        if let Some(member) = member {
+            *count.members.entry(member.clone()).or_default() += 1;
+        }
+    }
+
+    /// Counts a lease that ended. Must mirror an `enter`.
+    pub(crate) fn leave(&mut self, pool: &Arc<str>, key: Option<KeyHash>, member: Option<&Arc<str>>) {
+        let Some(count) = self.pools.get_mut(pool) else { return };
+        self.total -= 1;
+        count.in_flight -= 1;
+        if let Some(key) = key {
+            decrement(&mut count.keys, &key);
+        }
+        if let Some(member) = member {
+            decrement(&mut count.members, member);
+        }
+        if count.in_flight == 0 {
+            self.pools.remove(pool);
+        }
+    }
+
+    /// Counts a lease's move from one member to another.
+    pub(crate) fn move_member(&mut self, pool: &Arc<str>, from: Option<&Arc<str>>, to: &Arc<str>) {
+        let Some(count) = self.pools.get_mut(pool) else { return };
+        if let Some(from) = from {
+            decrement(&mut count.members, from);
+        }
+        *count.members.entry(to.clone()).or_default() += 1;
+    }
+
+    /// Decides one request: the member to use, if any is known, or the refusal. `turn` spreads ties over the members.
+    ///
+    /// Order: exempt work passes; a closed fallback refuses; then the node cap; then, per pool, one slot for every key
+    /// and the share ⌈C / sessions⌉ for all together.
+    pub(crate) fn decide(&self, ask: &Acquire, turn: u64, now: Instant) -> Result<Option<Arc<str>>, Refused> {
+        if ask.kind == Kind::Exempt {
+            return Ok(None);
+        }
+        if self.policy == Fallback::Closed {
+            let detail = "the governor is away and this node is configured to wait for it";
+            return Err(refuse(529, Origin::Node, "governor_away", detail.to_owned()));
+        }
+        let cap = self.node_share();
+        if self.total >= cap {
+            let detail = format!("the governor is away and this process runs its limit of {cap} requests");
+            return Err(refuse(529, Origin::Node, "node_cap", detail));
+        }
+        let Some(limits) = &self.limits else { return Ok(self.choose(ask, None, turn, now)) };
+        let Some(pool) = limits.pools.iter().find(|pool| pool.name == ask.pool) else {
+            return Err(Refused::rejected(format!("pool {:?} does not exist", ask.pool)));
+        };
+        // No members means that the pool's gate is inactive, and a re-attach is part of work already admitted.
+        if !pool.members.is_empty() && ask.kind == Kind::Ordinary {
+            self.within_share(ask, pool, limits.sessions.max(1))?;
+        }
+        Ok(self.choose(ask, Some(pool), turn, now))
+    }
+
+    /// Another member for a lease whose member refused; `None` when there is no other.
+    pub(crate) fn other_member(&self, pool: &str, not: Option<&str>, turn: u64, now: Instant) -> Option<Arc<str>> {
+        let known = self.limits.as_ref()?.pools.iter().find(|known| known.name == pool)?;
+        let others = known.members.iter().filter(|(name, _)| Some(name.as_str()) != not);
+        let candidates = others.map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        if candidates.is_empty() {
+            return None;
+        }
+        let ask = Acquire { pool: pool.to_owned(), candidates, ..Acquire::default() };
+        self.choose(&ask, Some(known), turn, now)
+    }
+
+    /// Requests this process may run: its part of the node cap once the daemon told how many share it.
+    fn node_share(&self) -> u32 {
+        match &self.limits {
+            Some(limits) if limits.node_cap > 0 => limits.node_cap.div_ceil(limits.sessions.max(1)),
+            Some(_) | None => self.node_cap,
+        }
+    }
+
+    fn within_share(&self, ask: &Acquire, pool: &PoolLimits, sessions: u32) -> Result<(), Refused> {
+        let count = self.pools.get(ask.pool.as_str());
+        let in_flight = count.map_or(0, |count| count.in_flight);
+        let share = pool.capacity.div_ceil(sessions);
+        let first_of_key = ask.key.is_some_and(|key| count.is_none_or(|count| !count.keys.contains_key(&key)));
+        if in_flight < share || first_of_key {
+            return Ok(());
+        }
+        let detail = format!("the governor is away and this process runs {in_flight} of its {share} slots");
+        Err(refuse(429, Origin::Pool, "fallback_share", detail))
+    }
+
+    /// The sticky member, else the least loaded for its slots; members that cool only when there is no other.
+    fn choose(&self, ask: &Acquire, pool: Option<&PoolLimits>, turn: u64, now: Instant) -> Option<Arc<str>> {
+        let names: Vec<(&str, u32)> = match pool {
+            Some(pool) => {
+                let members = pool.members.iter().map(|(name, slots)| (name.as_str(), *slots));
+                members.filter(|(name, _)| ask.candidates.is_empty() || names_contain(&ask.candidates, name)).collect()
+            }
+            None => ask.candidates.iter().map(|name| (name.as_str(), 1)).collect(),
+        };
+        if let Some(sticky) = &ask.sticky {
+            let known = pool.is_none() || names.iter().any(|(name, _)| name == sticky);
+            if known && (ask.kind == Kind::Reattach || !self.is_cooling(&ask.pool, sticky, now)) {
+                return Some(sticky.as_str().into());
+            }
+        }
+        let count = self.pools.get(ask.pool.as_str());
+        let load = |name: &str| u64::from(count.and_then(|count| count.members.get(name)).copied().unwrap_or(0));
+        let length = names.len();
+        let start = usize::try_from(turn).unwrap_or(0).checked_rem(length)?;
+        let rotated = names.iter().cycle().skip(start).take(length);
+        let least = rotated.min_by(|(a, a_slots), (b, b_slots)| {
+            let cooling = self.is_cooling(&ask.pool, a, now).cmp(&self.is_cooling(&ask.pool, b, now));
+            cooling.then_with(|| (load(a) * u64::from(*b_slots)).cmp(&(load(b) * u64::from(*a_slots))))
+        });
+        least.map(|(name, _)| (*name).into())
+    }
+
+    fn is_cooling(&self, pool: &str, member: &str, now: Instant) -> bool {
+        self.cooling.get(&(pool.to_owned(), member.to_owned())).is_some_and(|until| *until > now)
+    }
+}
+
+fn refuse(status: u16, origin: Origin, reason: &str, detail: String) -> Refused {
+    Refused::local(status, origin, reason, RETRY_AFTER, detail)
+}
+
+fn names_contain(names: &[String], name: &str) -> bool {
+    names.iter().any(|candidate| candidate == name)
+}
+
+/// One less; a count that reaches 0 leaves the table.
+fn decrement<K: Ord, Q: Ord + ?Sized>(counts: &mut BTreeMap<K, u32>, key: &Q)
+where
+    K: std::borrow::Borrow<Q>,
+{
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
