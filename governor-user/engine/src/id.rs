@@ -27,3 +27,46 @@ pub struct PoolId(pub u32);
 /// Index of a member within its pool, stable like [`PoolId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u32);
+
+impl PoolId {
+    /// The id as an index.
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl MemberId {
+    /// The id as an index.
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Bits of a lease or decision id below the epoch.
+const SEQUENCE_BITS: u32 = 48;
+
+/// Set in the ids of decisions that were recorded and not carried out. They count in a range of their own, so that
+/// observing a rule changes nothing else, not even the jitter drawn from the next refusal's id.
+const RECORDED: u64 = 1 << (SEQUENCE_BITS - 1);
+
+/// Hands out ids of one epoch, each once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sequence {
+    next: u64,
+}
+
+impl Sequence {
+    pub(crate) fn carried_out(epoch: u16) -> Self {
+        Self { next: (u64::from(epoch) << SEQUENCE_BITS) + 1 }
+    }
+
+    pub(crate) fn recorded(epoch: u16) -> Self {
+        Self { next: ((u64::from(epoch) << SEQUENCE_BITS) | RECORDED) + 1 }
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        id
+    }
+}

@@ -82,7 +82,9 @@ pub enum Input {
         /// On or off.
         on: bool,
     },
-    /// New policy: all-or-nothing, no lease is cut, waiters are woken at once.
+    /// New policy: all-or-nothing, no lease is cut, waiters are woken at once. One that fails [`Policy::check`] is
+    /// counted and changes nothing. Leases of a pool that is no longer there are revoked; leases on a member that is no
+    /// longer there run on, as on a draining one.
     PolicyChanged(Box<Policy>),
 }
 
@@ -113,7 +115,7 @@ pub struct Acquire {
     pub candidates: Vec<MemberId>,
     /// Preferred member.
     pub sticky: Option<MemberId>,
-    /// Longest park; `None` means the pool's.
+    /// Longest park, if shorter than the pool's. 0: never park.
     pub max_wait: Option<Duration>,
     /// The client's own deadline.
     pub deadline: Option<Instant>,

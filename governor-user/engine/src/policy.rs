@@ -1,5 +1,7 @@
 //! Policy as data: what the operator asked for, already validated in form. Knows no file, no default of a file.
 
+use std::collections::BTreeSet;
+
 use crate::time::Duration;
 
 /// Everything the engine obeys. Replaced as a whole by [`crate::io::Input::PolicyChanged`].
@@ -26,12 +28,7 @@ pub struct NodePolicy {
 
 impl Default for NodePolicy {
     fn default() -> Self {
-        Self {
-            cap: 1000,
-            max_parked: 500,
-            lease_ttl: Duration::from_secs(30),
-            session_grace: Duration::from_secs(5),
-        }
+        Self { cap: 1000, max_parked: 500, lease_ttl: Duration::from_secs(30), session_grace: Duration::from_secs(5) }
     }
 }
 
@@ -65,9 +62,10 @@ pub struct PoolPolicy {
 pub struct MemberPolicy {
     /// Name, unique within its pool.
     pub name: String,
-    /// Slots it has; 0 makes the pool's gate inactive (A2).
+    /// Slots it has. A member of 0 slots takes nothing and adds nothing to capacity; a pool whose members have no slot
+    /// between them (or that has no members) has no gate: everything passes, counted and on no member (A2).
     pub slots: u32,
-    /// Slots kept for re-attach.
+    /// Slots kept for re-attach. Ordinary requests may use `max(1, slots − reserve)`.
     pub reserve: u32,
     /// Drained by the operator: running leases go on, nothing new.
     pub draining: bool,
@@ -94,4 +92,106 @@ pub enum Mode {
     Observe,
     /// Decide and act.
     Enforce,
+}
+
+/// What is wrong with a policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// Two pools of one name.
+    #[error("pool {pool:?} is defined twice")]
+    DuplicatePool {
+        /// The name.
+        pool: String,
+    },
+    /// Two members of one name in a pool.
+    #[error("pool {pool:?} names member {member:?} twice")]
+    DuplicateMember {
+        /// The pool.
+        pool: String,
+        /// The member.
+        member: String,
+    },
+    /// A pool or member without a name.
+    #[error("pool {pool:?} or one of its members has an empty name")]
+    EmptyName {
+        /// The pool.
+        pool: String,
+    },
+    /// A threshold that is no percentage.
+    #[error("pool {pool:?} has fair_share threshold {threshold}, which is not within 1-100")]
+    Threshold {
+        /// The pool.
+        pool: String,
+        /// What it says.
+        threshold: u8,
+    },
+    /// A refusal status that is neither 429 nor 529.
+    #[error("pool {pool:?} has exhausted_status {status}, which is neither 429 nor 529")]
+    ExhaustedStatus {
+        /// The pool.
+        pool: String,
+        /// What it says.
+        status: u16,
+    },
+    /// More slots than can be counted.
+    #[error("pool {pool:?} has more than {limit} slots in all")]
+    TooManySlots {
+        /// The pool.
+        pool: String,
+        /// The most there can be.
+        limit: u32,
+    },
+    /// Leases would expire as they are granted.
+    #[error("lease_ttl is 0: every lease would expire at once")]
+    NoLeaseTtl,
+}
+
+/// Slots of one pool at most: enough for any proxy, and no sum or product of counts overflows.
+const MOST_SLOTS: u32 = 10_000_000;
+
+impl Policy {
+    /// Checks the form: names, ranges. [`crate::Engine`] obeys nothing that fails this.
+    ///
+    /// # Errors
+    /// The first thing found wrong, by name.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        if self.node.lease_ttl.is_zero() {
+            return Err(PolicyError::NoLeaseTtl);
+        }
+        let mut names = BTreeSet::new();
+        for pool in &self.pools {
+            if !names.insert(pool.name.as_str()) {
+                return Err(PolicyError::DuplicatePool { pool: pool.name.clone() });
+            }
+            pool.check()?;
+        }
+        Ok(())
+    }
+}
+
+impl PoolPolicy {
+    fn check(&self) -> Result<(), PolicyError> {
+        let pool = || self.name.clone();
+        if self.name.is_empty() || self.members.iter().any(|member| member.name.is_empty()) {
+            return Err(PolicyError::EmptyName { pool: pool() });
+        }
+        let mut names = BTreeSet::new();
+        if let Some(twice) = self.members.iter().find(|member| !names.insert(member.name.as_str())) {
+            return Err(PolicyError::DuplicateMember { pool: pool(), member: twice.name.clone() });
+        }
+        match self.fair_share {
+            FairShare::EqualSplit { threshold } if !(1..=100).contains(&threshold) => {
+                return Err(PolicyError::Threshold { pool: pool(), threshold });
+            }
+            FairShare::EqualSplit { .. } | FairShare::Off => {}
+        }
+        if !matches!(self.exhausted_status, 429 | 529) {
+            return Err(PolicyError::ExhaustedStatus { pool: pool(), status: self.exhausted_status });
+        }
+        let slots: u64 = self.members.iter().map(|member| u64::from(member.slots)).sum();
+        if slots > u64::from(MOST_SLOTS) {
+            return Err(PolicyError::TooManySlots { pool: pool(), limit: MOST_SLOTS });
+        }
+        Ok(())
+    }
 }

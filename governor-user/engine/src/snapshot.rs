@@ -62,7 +62,7 @@ pub struct MemberView {
     pub reserve: u32,
     /// In flight.
     pub in_flight: u32,
-    /// `up`, `cooling` or `draining`.
+    /// `up`, `cooling` or `draining`. A member that fails but is kept selectable, because all others fail too, is `up`.
     pub state: MemberState,
 }
 
@@ -141,4 +141,6 @@ pub struct Totals {
     pub bypassed: u64,
     /// Rejected requests.
     pub rejected: u64,
+    /// Policies that were not taken because something in them is wrong.
+    pub policies_refused: u64,
 }

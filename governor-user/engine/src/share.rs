@@ -1,0 +1,101 @@
+//! The fair-share rule, as arithmetic on numbers somebody else counted. Integers only, so that every implementation
+//! of the rule comes to the same answer.
+
+use crate::load::{Holder, Load};
+use crate::policy::FairShare;
+
+/// How one requester stands in one candidate set, before this admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// In flight of the key; 0 without one.
+    pub(crate) key_in_flight: u32,
+    /// What the key may hold while the set is congested. All of C where no rule is set.
+    pub(crate) share: u32,
+    /// Keys in flight, the requester counted exactly once.
+    pub(crate) active_keys: u32,
+    /// The set is congested.
+    pub(crate) congested: bool,
+    /// The rule lets the requester in.
+    pub(crate) admitted: bool,
+}
+
+/// `equal-split` (A3, A4): congested iff `T·100 ≥ C·threshold`; then `key_in_flight + 1 ≤ max(min_guarantee, C /
+/// active_keys)`.
+///
+/// With C = 0 (every candidate cools, drains or has no slots) there is nothing to split and the rule is inactive
+/// (A2): such a request is for the member step to judge. Requests without a key are never judged (A9).
+pub(crate) fn judge(rule: FairShare, min_guarantee: u32, capacity: u32, load: &Load, holder: Holder) -> Standing {
+    let key_in_flight = if holder.is_some() { load.of(holder) } else { 0 };
+    let newcomer = holder.is_some() && key_in_flight == 0;
+    let active_keys = load.active_keys() + u32::from(newcomer);
+    let (share, congested) = match rule {
+        FairShare::Off => (capacity, false),
+        FairShare::EqualSplit { threshold } => {
+            let split = capacity.checked_div(active_keys).unwrap_or(capacity);
+            let full = u64::from(load.total()) * 100 >= u64::from(capacity) * u64::from(threshold);
+            (split.max(min_guarantee), full && capacity > 0)
+        }
+    };
+    let admitted = !congested || holder.is_none() || key_in_flight < share;
+    Standing { key_in_flight, share, active_keys, congested, admitted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::KeyId;
+    use crate::io::Kind;
+
+    const AT_80: FairShare = FairShare::EqualSplit { threshold: 80 };
+
+    fn load(of: &[(u128, u32)]) -> Load {
+        let mut load = Load::default();
+        for (key, count) in of {
+            for _ in 0..*count {
+                load.add(Some(KeyId(*key)), Kind::Ordinary);
+            }
+        }
+        load
+    }
+
+    #[test]
+    fn the_rule_in_rows() {
+        // (C, in flight by key, requester, congested, share, admitted)
+        type Row = (u32, &'static [(u128, u32)], u128, bool, u32, bool);
+        let rows: &[Row] = &[
+            // 79 of 98 is 80.6 %, 78 is 79.6 %: integers, no rounding.
+            (98, &[(1, 78)], 1, false, 98, true),
+            (98, &[(1, 79)], 1, true, 98, true),
+            // A newcomer counts itself once, an active key is not counted twice.
+            (98, &[(1, 79)], 2, true, 49, true),
+            (98, &[(1, 50), (2, 29)], 2, true, 49, true),
+            (98, &[(1, 50), (2, 29)], 1, true, 49, false),
+            // One below the share is admitted, at the share is not.
+            (10, &[(1, 4), (2, 4)], 1, true, 5, true),
+            (10, &[(1, 5), (2, 4)], 1, true, 5, false),
+            // The guarantee holds when the split is smaller.
+            (4, &[(1, 1), (2, 1), (3, 1), (4, 1)], 4, true, 2, true),
+            (4, &[(1, 1), (2, 1), (3, 1), (4, 2)], 4, true, 2, false),
+            // Nothing to split.
+            (0, &[(1, 9)], 1, false, 2, true),
+        ];
+        for (capacity, held, requester, congested, share, admitted) in rows {
+            let standing = judge(AT_80, 2, *capacity, &load(held), Some(KeyId(*requester)));
+            let seen = (standing.congested, standing.share, standing.admitted);
+            assert_eq!(seen, (*congested, *share, *admitted), "C {capacity}, held {held:?}, requester {requester}");
+        }
+    }
+
+    #[test]
+    fn requests_without_a_key_pass_and_are_not_an_active_key() {
+        let standing = judge(AT_80, 2, 4, &load(&[(1, 4)]), None);
+        assert!(standing.congested && standing.admitted);
+        assert_eq!((standing.key_in_flight, standing.active_keys), (0, 1));
+    }
+
+    #[test]
+    fn off_admits_everybody_and_is_never_congested() {
+        let standing = judge(FairShare::Off, 2, 4, &load(&[(1, 9)]), Some(KeyId(1)));
+        assert!(!standing.congested && standing.admitted);
+    }
+}
