@@ -1,3 +1,26 @@
-//! The kernel plane: observes sockets by the best tier that works here and publishes [`view::Observation`]s.
+//! The kernel plane: observes sockets by the best tier that works here and publishes [`view::Observation`]s. Knows
+//! nothing about leases, pools or HTTP.
+//!
+//! ```text
+//!   spawn ─▶ plane (one OS thread) ─▶ sampler ─┬─ sockdiag / procfs   depth, backlog, drops now
+//!                │ watch channel               ├─ BPF maps            peak, enqueued, connections
+//!                ▼                             ├─ netns, cgroup, pids names for what was seen
+//!            Arc<Observation>                  └─ assemble            one row a listener
+//! ```
 
+mod assemble;
+mod cgroup;
+mod connections;
+mod netns;
+mod pids;
+mod plane;
+mod preflight;
+mod privileged;
+mod procfs;
+mod sampler;
+mod sockdiag;
+mod tier;
 pub mod view;
+mod walk;
+
+pub use plane::{Options, Plane, PlaneError, spawn};

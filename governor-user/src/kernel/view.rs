@@ -2,7 +2,7 @@
 //! BPF, no netlink. A value that is not known is `None`, never 0.
 
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr};
 
 /// How the kernel is observed (design: tiers).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -29,6 +29,12 @@ impl Tier {
             Self::Tracepoint => "tracepoint",
             Self::Trampoline => "trampoline",
         }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 

@@ -1,0 +1,339 @@
+//! Turns what the sources say about one listener into its [`ListenerView`]: depth and backlog as the kernel holds them
+//! now, totals and peaks since the listener was first seen. Pure bookkeeping; reads no kernel and no clock.
+//!
+//! Everything that leaves the queue of an open listener leaves it by accept, so `accepted = enqueued − depth` is exact
+//! as long as the count of what came in is. The count must be read *before* the depth: then accepts may be reported a
+//! tick late under load, but never too many, and the total never runs backwards.
+
+use super::view::{Family, ListenerView, Tier};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv6Addr},
+};
+
+/// Complete tables a listener may be missing from before its totals are forgotten: a table longer than one answer can
+/// skip a socket while its bucket changes.
+const MISSES: u8 = 2;
+
+/// Identity of a listener: its cookie, or its inode where there is no cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Id {
+    Cookie(u64),
+    Inode(u64),
+}
+
+/// One listening socket as a table shows it now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) id: Id,
+    pub(crate) inode: u64,
+    pub(crate) address: IpAddr,
+    pub(crate) port: u16,
+    pub(crate) depth: u32,
+    pub(crate) backlog: Option<u32>,
+    /// Discards since the socket exists; wraps at 2³².
+    pub(crate) drops: Option<u32>,
+    pub(crate) cgroup: Option<u64>,
+}
+
+/// What BPF counted for one listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// Connections already queued when counting began.
+    pub(crate) base: u64,
+    /// Connections that entered the queue since.
+    pub(crate) enqueued: u64,
+    /// Deepest seen at an enqueue.
+    pub(crate) depth_peak: u32,
+}
+
+/// Whether a listener already existed when its namespace was first looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sight {
+    /// What it discarded before is not known to us.
+    Older,
+    /// It appeared under our eyes: everything it ever discarded counts.
+    Newborn,
+}
+
+/// Totals of one listener since it was first seen.
+#[derive(Debug)]
+struct Track {
+    row: Row,
+    drops_seen: Option<u32>,
+    drops_total: Option<u64>,
+    counted: Option<Counted>,
+    peak: u32,
+    accepted: u64,
+    missing: u8,
+}
+
+/// All listeners of all namespaces.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    namespaces: BTreeMap<u64, BTreeMap<Id, Track>>,
+}
+
+impl Ledger {
+    /// Takes in one namespace's complete table. `counted` answers what BPF counted for a cookie, read before the table.
+    pub(crate) fn absorb(&mut self, netns: u64, rows: Vec<Row>, counted: impl Fn(u64) -> Option<Counted>) {
+        let sight = if self.namespaces.contains_key(&netns) { Sight::Newborn } else { Sight::Older };
+        let tracks = self.namespaces.entry(netns).or_default();
+        for track in tracks.values_mut() {
+            track.missing = track.missing.saturating_add(1);
+        }
+        for row in rows {
+            let now = match row.id {
+                Id::Cookie(cookie) => counted(cookie),
+                Id::Inode(_) => None,
+            };
+            tracks.entry(row.id).or_insert_with(|| Track::new(&row, sight)).update(row, now);
+        }
+        tracks.retain(|_, track| track.missing < MISSES);
+    }
+
+    /// Shows nothing of a namespace that cannot be reached, but keeps its totals until a walk says that it is gone.
+    pub(crate) fn hide(&mut self, netns: u64) {
+        for track in self.namespaces.get_mut(&netns).into_iter().flat_map(BTreeMap::values_mut) {
+            track.missing = track.missing.max(1);
+        }
+    }
+
+    /// Forgets every namespace that `keep` does not want.
+    pub(crate) fn retain(&mut self, keep: impl Fn(u64) -> bool) {
+        self.namespaces.retain(|netns, _| keep(*netns));
+    }
+
+    /// Inode numbers of the listeners' descriptors.
+    pub(crate) fn inodes(&self) -> impl Iterator<Item = u64> {
+        self.present().map(|(_, track)| track.row.inode).filter(|inode| *inode != 0)
+    }
+
+    /// cgroup ids of the listeners' creators.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = u64> {
+        self.present().filter_map(|(_, track)| track.row.cgroup)
+    }
+
+    /// The rows, by (netns, port, address, cookie). `owner` names a cgroup, `pids` the holders of an inode.
+    pub(crate) fn views(
+        &self,
+        tier: Tier,
+        owner: impl Fn(u64) -> Option<String>,
+        pids: impl Fn(u64) -> Vec<u32>,
+    ) -> Vec<ListenerView> {
+        let mut views: Vec<_> = self.present().map(|(netns, track)| track.view(netns, tier, &owner, &pids)).collect();
+        views.sort_by_key(|view| (view.netns, view.port, view.address, view.cookie));
+        views
+    }
+
+    fn present(&self) -> impl Iterator<Item = (u64, &Track)> {
+        self.namespaces
+            .iter()
+            .flat_map(|(netns, tracks)| tracks.values().map(|track| (*netns, track)))
+            .filter(|(_, track)| track.missing == 0)
+    }
+}
+
+impl Track {
+    fn new(row: &Row, sight: Sight) -> Self {
+        let drops_seen = match sight {
+            Sight::Older => row.drops,
+            Sight::Newborn => row.drops.map(|_| 0),
+        };
+        let drops_total = row.drops.map(|_| 0);
+        Self { row: row.clone(), drops_seen, drops_total, counted: None, peak: 0, accepted: 0, missing: 0 }
+    }
+
+    fn update(&mut self, row: Row, counted: Option<Counted>) {
+        if let (Some(now), Some(before), Some(total)) = (row.drops, self.drops_seen, self.drops_total) {
+            self.drops_total = Some(total + u64::from(now.wrapping_sub(before)));
+            self.drops_seen = Some(now);
+        }
+        if let Some(now) = counted {
+            self.peak = self.peak.max(now.depth_peak);
+            let left = (now.base + now.enqueued).saturating_sub(row.depth.into());
+            self.accepted = self.accepted.max(left);
+            self.counted = Some(now);
+        }
+        self.peak = self.peak.max(row.depth);
+        self.row = row;
+        self.missing = 0;
+    }
+
+    fn view(
+        &self,
+        netns: u64,
+        tier: Tier,
+        owner: impl Fn(u64) -> Option<String>,
+        pids: impl Fn(u64) -> Vec<u32>,
+    ) -> ListenerView {
+        let (family, address) = shown_address(self.row.address);
+        ListenerView {
+            cookie: match self.row.id {
+                Id::Cookie(cookie) => Some(cookie),
+                Id::Inode(_) => None,
+            },
+            netns,
+            family,
+            address,
+            port: self.row.port,
+            backlog: self.row.backlog,
+            depth: self.row.depth,
+            depth_peak: self.counted.map(|_| self.peak),
+            // Never less than what left and what is there: the table is younger than the count.
+            enqueued_total: self
+                .counted
+                .map(|counted| (counted.base + counted.enqueued).max(self.accepted + u64::from(self.row.depth))),
+            accepted_total: self.counted.map(|_| self.accepted),
+            // Every overflow is also a drop, so no drop proves no overflow; a drop proves nothing.
+            overflows_total: self.drops_total.filter(|total| *total == 0),
+            drops_total: self.drops_total,
+            owner_cgroup: self.row.cgroup.and_then(owner),
+            pids: pids(self.row.inode),
+            tier,
+        }
+    }
+}
+
+/// An IPv4-mapped listener accepts IPv4 only and is shown as what it is.
+fn shown_address(address: IpAddr) -> (Family, IpAddr) {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => (Family::Ipv4, v4.into()),
+        IpAddr::V6(v6) => (Family::Ipv6, Ipv6Addr::into(v6)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NETNS: u64 = 4_026_531_840;
+
+    fn row(cookie: u64, depth: u32) -> Row {
+        Row {
+            id: Id::Cookie(cookie),
+            inode: cookie + 1000,
+            address: IpAddr::from([127, 0, 0, 1]),
+            port: 8080,
+            depth,
+            backlog: Some(4),
+            drops: Some(0),
+            cgroup: Some(25),
+        }
+    }
+
+    fn enqueued(base: u64, enqueued: u64, depth_peak: u32) -> impl Fn(u64) -> Option<Counted> {
+        move |_| Some(Counted { base, enqueued, depth_peak })
+    }
+
+    fn only(ledger: &Ledger) -> ListenerView {
+        let mut views = ledger.views(Tier::Tracepoint, |_| Some("/g".into()), |_| vec![7]);
+        assert_eq!(views.len(), 1);
+        views.remove(0)
+    }
+
+    #[test]
+    fn what_left_an_open_queue_was_accepted() {
+        let mut ledger = Ledger::default();
+        ledger.absorb(NETNS, vec![row(1, 0)], enqueued(0, 0, 0));
+        ledger.absorb(NETNS, vec![row(1, 5)], enqueued(0, 8, 5));
+        let view = only(&ledger);
+        assert_eq!((view.enqueued_total, view.accepted_total), (Some(8), Some(3)));
+        assert_eq!((view.depth, view.backlog, view.depth_peak), (5, Some(4), Some(5)));
+        assert_eq!((view.owner_cgroup.as_deref(), view.pids), (Some("/g"), vec![7]));
+    }
+
+    #[test]
+    fn connections_queued_before_counting_began_count_when_they_are_accepted() {
+        let mut ledger = Ledger::default();
+        ledger.absorb(NETNS, vec![row(1, 3)], enqueued(3, 0, 3));
+        assert_eq!(only(&ledger).accepted_total, Some(0));
+        ledger.absorb(NETNS, vec![row(1, 1)], enqueued(3, 2, 4));
+        let view = only(&ledger);
+        assert_eq!((view.enqueued_total, view.accepted_total, view.depth_peak), (Some(5), Some(4), Some(4)));
+    }
+
+    #[test]
+    fn totals_never_run_backwards_while_connections_arrive_between_the_two_reads() {
+        let mut ledger = Ledger::default();
+        ledger.absorb(NETNS, vec![row(1, 0)], enqueued(0, 100, 1));
+        // Ten more came in after the count was read and before the table was.
+        ledger.absorb(NETNS, vec![row(1, 10)], enqueued(0, 100, 1));
+        let view = only(&ledger);
+        assert_eq!((view.accepted_total, view.enqueued_total, view.depth_peak), (Some(100), Some(110), Some(10)));
+    }
+
+    #[test]
+    fn polling_knows_neither_peak_nor_totals() {
+        let mut ledger = Ledger::default();
+        ledger.absorb(NETNS, vec![row(1, 3)], |_| None);
+        let view = only(&ledger);
+        assert_eq!((view.depth_peak, view.enqueued_total, view.accepted_total), (None, None, None));
+    }
+
+    #[test]
+    fn a_drop_is_not_an_overflow_but_no_drop_is_no_overflow() {
+        let mut ledger = Ledger::default();
+        ledger.absorb(NETNS, vec![Row { drops: Some(15), ..row(1, 0) }], |_| None);
+        assert_eq!((only(&ledger).drops_total, only(&ledger).overflows_total), (Some(0), Some(0)));
+        ledger.absorb(NETNS, vec![Row { drops: Some(35), ..row(1, 0) }], |_| None);
+        assert_eq!((only(&ledger).drops_total, only(&ledger).overflows_total), (Some(20), None));
+    }
+
+    #[test]
+    fn a_listener_born_under_our_eyes_counts_its_drops_from_the_first() {
+        let mut ledger = Ledger::default();
+        ledger.absorb(NETNS, vec![], |_| None);
+        ledger.absorb(NETNS, vec![Row { drops: Some(2), ..row(1, 0) }], |_| None);
+        assert_eq!(only(&ledger).drops_total, Some(2));
+    }
+
+    #[test]
+    fn the_drop_counter_may_wrap() {
+        let mut ledger = Ledger::default();
+        ledger.absorb(NETNS, vec![Row { drops: Some(u32::MAX), ..row(1, 0) }], |_| None);
+        ledger.absorb(NETNS, vec![Row { drops: Some(1), ..row(1, 0) }], |_| None);
+        assert_eq!(only(&ledger).drops_total, Some(2));
+    }
+
+    #[test]
+    fn a_table_without_drops_and_backlog_leaves_them_unknown() {
+        let mut ledger = Ledger::default();
+        let bare = Row { id: Id::Inode(9), drops: None, backlog: None, cgroup: None, ..row(1, 10) };
+        ledger.absorb(NETNS, vec![bare], |_| None);
+        let view = only(&ledger);
+        assert_eq!((view.cookie, view.backlog, view.drops_total, view.overflows_total), (None, None, None, None));
+        assert_eq!((view.depth, view.owner_cgroup), (10, None));
+    }
+
+    #[test]
+    fn members_of_a_reuse_port_group_are_rows_of_their_own() {
+        let mut ledger = Ledger::default();
+        let depths = [129, 0, 0, 2];
+        let rows = depths.iter().zip(11..).map(|(depth, cookie)| row(cookie, *depth)).collect();
+        ledger.absorb(NETNS, rows, |_| None);
+        let views = ledger.views(Tier::Netlink, |_| None, |_| Vec::new());
+        assert_eq!(views.iter().map(|view| view.depth).collect::<Vec<_>>(), depths);
+    }
+
+    #[test]
+    fn a_listener_missing_once_keeps_its_totals_and_missing_twice_is_forgotten() {
+        let mut ledger = Ledger::default();
+        ledger.absorb(NETNS, vec![row(1, 0)], |_| None);
+        ledger.absorb(NETNS, vec![Row { drops: Some(4), ..row(1, 0) }], |_| None);
+        ledger.absorb(NETNS, vec![], |_| None);
+        assert_eq!(ledger.views(Tier::Netlink, |_| None, |_| Vec::new()), []);
+        ledger.absorb(NETNS, vec![Row { drops: Some(4), ..row(1, 0) }], |_| None);
+        assert_eq!(only(&ledger).drops_total, Some(4));
+        ledger.absorb(NETNS, vec![], |_| None);
+        ledger.absorb(NETNS, vec![], |_| None);
+        assert!(ledger.namespaces[&NETNS].is_empty());
+    }
+
+    #[test]
+    fn a_mapped_address_is_shown_as_ipv4() {
+        let mapped: IpAddr = "::ffff:127.0.0.1".parse().unwrap();
+        assert_eq!(shown_address(mapped), (Family::Ipv4, IpAddr::from([127, 0, 0, 1])));
+        assert_eq!(shown_address("::".parse().unwrap()).0, Family::Ipv6);
+    }
+}

@@ -1,0 +1,69 @@
+//! What stands in the way of a tier on this machine, in one line an operator can act on. Looks before anything is
+//! loaded, because the kernel's own error (often a memory-lock limit or a bare EPERM) blames something else. It never
+//! decides by a kernel version: what looks possible is then proved by the self-test.
+
+use rustix::thread::{CapabilitySet, capabilities};
+use std::{fs, path::Path};
+
+const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
+const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
+
+/// Why BTF tracepoints cannot work here; `None` when nothing is known to prevent them.
+pub(crate) fn tracepoint_obstacle() -> Option<String> {
+    if !Path::new(KERNEL_BTF).exists() {
+        return Some(format!("no kernel BTF ({KERNEL_BTF} is missing)"));
+    }
+    // Not mounted or not compiled in: then nothing is locked down.
+    if lockdown(&fs::read_to_string(LOCKDOWN).unwrap_or_default()) == Some("confidentiality") {
+        return Some("lockdown=confidentiality forbids reading kernel memory".to_owned());
+    }
+    missing(effective(), &[(CapabilitySet::BPF, "CAP_BPF"), (CapabilitySet::PERFMON, "CAP_PERFMON")])
+}
+
+/// Why other network namespaces cannot be looked into; `None` when the rights are there.
+pub(crate) fn namespaces_obstacle() -> Option<String> {
+    let effective = effective();
+    let needed = [(CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"), (CapabilitySet::SYS_PTRACE, "CAP_SYS_PTRACE")];
+    let absent: Vec<_> = needed.iter().filter(|(flag, _)| !effective.contains(*flag)).map(|(_, name)| *name).collect();
+    (!absent.is_empty()).then(|| format!("missing {}", absent.join(" and ")))
+}
+
+fn effective() -> CapabilitySet {
+    capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
+}
+
+/// `CAP_SYS_ADMIN` includes the two that were split off from it.
+fn missing(effective: CapabilitySet, needed: &[(CapabilitySet, &str)]) -> Option<String> {
+    if effective.contains(CapabilitySet::SYS_ADMIN) {
+        return None;
+    }
+    let absent: Vec<_> = needed.iter().filter(|(flag, _)| !effective.contains(*flag)).map(|(_, name)| *name).collect();
+    (!absent.is_empty()).then(|| format!("missing {}", absent.join(" and ")))
+}
+
+/// The chosen word of `none [integrity] confidentiality`.
+fn lockdown(line: &str) -> Option<&str> {
+    line.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bracketed_word_is_the_lockdown_in_force() {
+        assert_eq!(lockdown("none integrity [confidentiality]\n"), Some("confidentiality"));
+        assert_eq!(lockdown("none [integrity] confidentiality\n"), Some("integrity"));
+        assert_eq!(lockdown("[none] integrity confidentiality\n"), Some("none"));
+        assert_eq!(lockdown(""), None);
+    }
+
+    #[test]
+    fn the_missing_capability_is_named() {
+        let needed = [(CapabilitySet::BPF, "CAP_BPF"), (CapabilitySet::PERFMON, "CAP_PERFMON")];
+        assert_eq!(missing(CapabilitySet::empty(), &needed).as_deref(), Some("missing CAP_BPF and CAP_PERFMON"));
+        assert_eq!(missing(CapabilitySet::BPF, &needed).as_deref(), Some("missing CAP_PERFMON"));
+        assert_eq!(missing(CapabilitySet::BPF | CapabilitySet::PERFMON, &needed), None);
+        assert_eq!(missing(CapabilitySet::SYS_ADMIN, &needed), None);
+    }
+}

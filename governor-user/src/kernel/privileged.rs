@@ -1,0 +1,159 @@
+//! Every act of the kernel plane that needs a right an ordinary process lacks: entering another network namespace and
+//! reading other users' `/proc` entries. In-process today; one module, so that a privileged helper process can take
+//! it over without touching its callers. Knows nothing about sockets' meaning.
+
+use rustix::{
+    io::Errno,
+    thread::{LinkNameSpaceType, move_into_link_name_space},
+};
+use std::{
+    fs, io,
+    os::{
+        fd::AsFd,
+        unix::{ffi::OsStrExt, fs::MetadataExt},
+    },
+    path::{Path, PathBuf},
+};
+
+/// Where the calling thread's own network namespace is found.
+const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
+
+/// Why a network namespace could not be entered.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EnterError {
+    /// The way in leads to another namespace by now, or nowhere.
+    #[error("the namespace is not reachable any more")]
+    Gone,
+    /// The rights are missing: `CAP_SYS_ADMIN` over it, or `CAP_SYS_PTRACE` to open the way in.
+    #[error("entering needs CAP_SYS_ADMIN and CAP_SYS_PTRACE")]
+    Denied,
+    /// Anything else.
+    #[error("cannot enter the namespace")]
+    Other(#[source] io::Error),
+    /// The thread is in the other namespace and cannot come back: it must end.
+    #[error("cannot return to the own network namespace")]
+    Stranded(#[source] io::Error),
+}
+
+/// The namespace a thread belongs to and returns to.
+#[derive(Debug)]
+pub(crate) struct Home {
+    file: fs::File,
+    inode: u64,
+}
+
+impl Home {
+    /// Takes the calling thread's namespace as its home.
+    ///
+    /// # Errors
+    /// When `/proc` is not mounted or not readable.
+    pub(crate) fn of_this_thread() -> io::Result<Self> {
+        let file = fs::File::open(OWN_NAMESPACE)?;
+        let inode = file.metadata()?.ino();
+        Ok(Self { file, inode })
+    }
+
+    /// Inode number of the home namespace.
+    pub(crate) fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// Runs `work` inside the namespace `inode` behind `door` and returns to the home namespace. Holds no reference
+    /// to the namespace afterwards: an observer must not keep a dead container's network alive.
+    pub(crate) fn visit<T>(&self, inode: u64, door: &Path, work: impl FnOnce() -> T) -> Result<T, EnterError> {
+        if inode == self.inode {
+            return Ok(work());
+        }
+        let target = fs::File::open(door).map_err(classify)?;
+        // A process id may have been reused since the door was noted, so the inode decides.
+        if target.metadata().map_err(classify)?.ino() != inode {
+            return Err(EnterError::Gone);
+        }
+        move_into_link_name_space(target.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|errno| classify(errno.into()))?;
+        drop(target);
+        let result = work();
+        move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|errno| EnterError::Stranded(errno.into()))?;
+        Ok(result)
+    }
+}
+
+/// The network namespace of a process or task by its folder below `/proc`, as an inode number.
+///
+/// # Errors
+/// `PermissionDenied` for processes of other users without `CAP_SYS_PTRACE`; `NotFound` when it ended.
+pub(crate) fn task_namespace(task: &Path) -> io::Result<u64> {
+    let link = fs::read_link(task.join("ns/net"))?;
+    bracketed(link.as_os_str().as_bytes(), b"net:[").ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Calls `each` with the inode number of every socket a process holds and returns the number of descriptors looked at.
+///
+/// # Errors
+/// `PermissionDenied` for processes of other users without `CAP_SYS_PTRACE`; `NotFound` when it ended.
+pub(crate) fn each_socket(process: &Path, mut each: impl FnMut(u64)) -> io::Result<usize> {
+    let mut seen = 0;
+    for entry in fs::read_dir(process.join("fd"))? {
+        seen += 1;
+        let Ok(link) = fs::read_link(entry?.path()) else { continue };
+        if let Some(inode) = bracketed(link.as_os_str().as_bytes(), b"socket:[") {
+            each(inode);
+        }
+    }
+    Ok(seen)
+}
+
+/// The mount table of this process.
+///
+/// # Errors
+/// When `/proc` is not mounted or not readable.
+pub(crate) fn mounts() -> io::Result<String> {
+    fs::read_to_string("/proc/self/mountinfo")
+}
+
+/// Where `task`'s namespace is entered.
+pub(crate) fn door_of(task: &Path) -> PathBuf {
+    task.join("ns/net")
+}
+
+/// The number in `prefix[number]`, where `prefix` includes the opening bracket.
+fn bracketed(text: &[u8], prefix: &[u8]) -> Option<u64> {
+    let digits = text.strip_prefix(prefix)?.strip_suffix(b"]")?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn classify(error: io::Error) -> EnterError {
+    match Errno::from_io_error(&error) {
+        // ESRCH: the process ended while its entry was being opened.
+        Some(Errno::NOENT | Errno::SRCH) => EnterError::Gone,
+        Some(Errno::ACCESS | Errno::PERM) => EnterError::Denied,
+        _ => EnterError::Other(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_complete_links_name_an_inode() {
+        assert_eq!(bracketed(b"socket:[42]", b"socket:["), Some(42));
+        assert_eq!(bracketed(b"socket:[42", b"socket:["), None);
+        assert_eq!(bracketed(b"socket:[-1]", b"socket:["), None);
+        assert_eq!(bracketed(b"pipe:[42]", b"socket:["), None);
+    }
+
+    #[test]
+    fn the_home_namespace_needs_no_door() {
+        let home = Home::of_this_thread().unwrap();
+        assert_eq!(home.visit(home.inode(), Path::new("/nonexistent"), || 7).unwrap(), 7);
+    }
+
+    #[test]
+    fn a_door_that_leads_elsewhere_is_refused() {
+        let home = Home::of_this_thread().unwrap();
+        let result = home.visit(home.inode() + 1, Path::new(OWN_NAMESPACE), || 7);
+        assert!(matches!(result, Err(EnterError::Gone)));
+    }
+}

@@ -1,0 +1,107 @@
+//! The ladder: which tier works here, and for each better one the one-line reason why not. Tiers are proved by using
+//! them, never guessed from a version.
+
+use super::{
+    plane::{Options, PlaneError},
+    preflight, procfs,
+    sockdiag::{Diag, DiagError, Select},
+    view::{HookView, Tier},
+};
+use std::{error::Error, fmt::Write as _, path::Path};
+
+/// The outcome.
+#[derive(Debug)]
+pub(crate) struct Ladder {
+    pub(crate) tier: Tier,
+    /// Why it is not a better tier than this, best first.
+    pub(crate) reasons: Vec<String>,
+    pub(crate) hooks: Vec<HookView>,
+}
+
+/// Climbs down from the tier asked for to the first that works.
+///
+/// # Errors
+/// When that is less than required, or not even `/proc` works.
+pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
+    let from = options.forced_tier.unwrap_or(Tier::Trampoline);
+    let mut reasons = Vec::new();
+    let mut hooks = Vec::new();
+    if from >= Tier::Trampoline {
+        reasons.push("trampoline: not attempted by this version".to_owned());
+        hooks.extend(unattempted());
+    }
+    if from >= Tier::Tracepoint {
+        let obstacle = preflight::tracepoint_obstacle().unwrap_or_else(|| "not attempted by this version".to_owned());
+        reasons.push(format!("tracepoint: {obstacle}"));
+    }
+    let tier = if from >= Tier::Netlink {
+        match probe_diag() {
+            Ok(()) => Some(Tier::Netlink),
+            Err(error) => {
+                reasons.push(format!("netlink: {}", chain(&error)));
+                None
+            }
+        }
+    } else {
+        None
+    };
+    let tier = match tier {
+        Some(tier) => tier,
+        None => match procfs::listeners(Path::new("/proc/thread-self")) {
+            Ok(_) => Tier::Procfs,
+            Err(procfs::ProcfsError::Io(error)) => return Err(PlaneError::Proc(error)),
+            Err(procfs::ProcfsError::Parse(error)) => return Err(PlaneError::Proc(std::io::Error::other(error))),
+        },
+    };
+    hooks.push(table_hook(tier));
+    if let Some(required) = options.require
+        && tier < required
+    {
+        let reason = if reasons.is_empty() { format!("{tier} is forced") } else { reasons.join("; ") };
+        return Err(PlaneError::Tier { required, available: tier, reason });
+    }
+    Ok(Ladder { tier, reasons, hooks })
+}
+
+fn probe_diag() -> Result<(), DiagError> {
+    Diag::open()?.dump(Select::Listeners, &mut Vec::new())
+}
+
+/// The table that depth and backlog are read from on every tier.
+fn table_hook(tier: Tier) -> HookView {
+    let (purpose, hook, note) = match tier {
+        Tier::Procfs => ("depth", "/proc/net/tcp", "backlog, drops and connections per cgroup are unknown"),
+        Tier::Netlink => {
+            ("depth, backlog, drops, connections", "sock_diag", "polled: what happens between ticks is lost")
+        }
+        Tier::Tracepoint | Tier::Trampoline => ("depth, backlog, drops", "sock_diag", "read every tick"),
+    };
+    HookView { purpose: purpose.to_owned(), hook: hook.to_owned(), active: true, note: note.to_owned() }
+}
+
+/// What the trampoline tier would add.
+fn unattempted() -> impl Iterator<Item = HookView> {
+    [
+        ("accept", "fentry/__inet_accept", "exact sojourn and the acceptor's cgroup are unknown"),
+        ("overflow at SYN", "fentry/tcp_conn_request", "overflows per listener are unknown once it dropped anything"),
+        ("overflow at ACK", "fexit/tcp_v4_syn_recv_sock", "as for the SYN stage"),
+    ]
+    .into_iter()
+    .map(|(purpose, hook, lost)| HookView {
+        purpose: purpose.to_owned(),
+        hook: hook.to_owned(),
+        active: false,
+        note: format!("not attempted by this version: {lost}"),
+    })
+}
+
+/// An error with its causes on one line.
+fn chain(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        write!(line, ": {cause}").expect("writing to a string cannot fail");
+        source = cause.source();
+    }
+    line
+}
