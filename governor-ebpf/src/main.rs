@@ -1,2 +1,57 @@
-//! x
-fn main(){}
+//! The BPF programs: entry points only. Each hands over to the file of its hook; an error becomes a counter.
+#![cfg_attr(target_arch = "bpf", no_std, no_main)]
+#![cfg_attr(target_arch = "bpf", feature(core_intrinsics), expect(internal_features, reason = "see atomic.rs"))]
+#![expect(unsafe_code, reason = "kernel pointers, map values and helper calls; each block says why it holds")]
+
+mod atomic;
+mod cells;
+mod connection;
+mod emit;
+mod error;
+mod listener;
+mod maps;
+mod offsets;
+mod scan;
+mod sk_data_ready;
+mod sock;
+mod state_change;
+
+use aya_ebpf::macros::btf_tracepoint;
+use aya_ebpf::programs::BtfTracePointContext;
+use core::ffi::c_void;
+
+/// Every change of a socket's state: listeners and connections that open and close.
+#[btf_tracepoint(function = "inet_sock_set_state")]
+pub(crate) fn inet_sock_set_state(ctx: BtfTracePointContext) -> i32 {
+    error::count(state_change::handle(&ctx));
+    0
+}
+
+/// A socket is told that it has data. For a listener that means: a connection entered its accept queue.
+#[btf_tracepoint(function = "sk_data_ready")]
+pub(crate) fn sk_data_ready(ctx: BtfTracePointContext) -> i32 {
+    error::count(sk_data_ready::handle(&ctx));
+    0
+}
+
+/// Visits every TCP socket of a network namespace: marks what is not counted yet and writes one record each.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/tcp")]
+pub(crate) extern "C" fn scan_tcp(ctx: *mut c_void) -> i32 {
+    error::count(scan::handle(ctx.cast()));
+    0
+}
+
+/// Some helpers are for programs under the GPL only; the kernel reads this to decide.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "license")]
+pub(crate) static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+
+#[cfg(not(target_arch = "bpf"))]
+fn main() {}
+
+#[cfg(target_arch = "bpf")]
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}

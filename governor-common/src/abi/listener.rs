@@ -1,0 +1,43 @@
+//! One listening socket, as the programs keep it.
+
+use bytemuck::{Pod, Zeroable};
+
+/// `AF_INET`.
+pub const AF_INET: u16 = 2;
+/// `AF_INET6`.
+pub const AF_INET6: u16 = 10;
+/// Listeners the map holds; one more is counted as untracked.
+pub const MAX_LISTENERS: u32 = 16_384;
+
+/// Value of the listener map; the key is the socket cookie, u64.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct ListenerState {
+    /// `CLOCK_MONOTONIC` nanoseconds of `listen()`; 0 when the socket listened before the programs were attached.
+    pub opened_ns: u64,
+    /// `CLOCK_MONOTONIC` nanoseconds when it stopped listening; 0 while it listens. The reader then removes the entry:
+    /// a program that removed it could not be sure that no other CPU is still writing to it.
+    pub closed_ns: u64,
+    /// Connections that entered the accept queue.
+    pub enqueued: u64,
+    /// cgroup-v2 id of the socket's creator; 0 when unknown.
+    pub owner_cgroup: u64,
+    /// Deepest at any enqueue. 64 bits, because that is what the programs can compare and swap.
+    pub peak: u64,
+    /// Limit of the accept queue at the last enqueue; fits 32 bits.
+    pub backlog: u64,
+    /// Local address in network order; an IPv4 address is in the first four bytes.
+    pub address: [u8; 16],
+    /// Inode number of the network namespace.
+    pub netns: u32,
+    /// Depth at the last enqueue.
+    pub depth: u32,
+    /// Local port in host order.
+    pub port: u16,
+    /// [`AF_INET`] or [`AF_INET6`].
+    pub family: u16,
+    /// Always 0.
+    pub _pad: u32,
+}
+
+super::plain!(ListenerState, 80);

@@ -1,0 +1,85 @@
+//! Map values as the programs see them while several CPUs work on one: the structs of governor-common with every
+//! field that changes as an atomic cell. Assertions prove that the layouts agree.
+
+use crate::atomic::Cell;
+use core::mem::offset_of;
+use governor_common::abi::{CgroupState, GlobalStats, ListenerState, Marker};
+
+/// A value of the listener map.
+#[repr(C)]
+pub(crate) struct ListenerCell {
+    opened_ns: u64,
+    pub(crate) closed_ns: Cell<u64>,
+    pub(crate) enqueued: Cell<u64>,
+    owner_cgroup: u64,
+    pub(crate) peak: Cell<u64>,
+    pub(crate) backlog: Cell<u64>,
+    address: [u8; 16],
+    netns: u32,
+    pub(crate) depth: Cell<u32>,
+    port: u16,
+    family: u16,
+    _pad: u32,
+}
+
+impl ListenerCell {
+    /// The value now; fields that other CPUs write may be of different moments.
+    #[inline(always)]
+    pub(crate) fn snapshot(&self) -> ListenerState {
+        ListenerState {
+            opened_ns: self.opened_ns,
+            closed_ns: self.closed_ns.load(),
+            enqueued: self.enqueued.load(),
+            owner_cgroup: self.owner_cgroup,
+            address: self.address,
+            netns: self.netns,
+            depth: self.depth.load(),
+            peak: self.peak.load(),
+            backlog: self.backlog.load(),
+            port: self.port,
+            family: self.family,
+            _pad: 0,
+        }
+    }
+}
+
+/// A value of the cgroup map.
+#[repr(C)]
+pub(crate) struct CgroupCell {
+    pub(crate) inbound_opened: Cell<u64>,
+    pub(crate) inbound_closed: Cell<u64>,
+    pub(crate) outbound_opened: Cell<u64>,
+    pub(crate) outbound_closed: Cell<u64>,
+}
+
+/// The value of the statistics map.
+#[repr(C)]
+pub(crate) struct StatsCell {
+    pub(crate) lost_events: Cell<u64>,
+    pub(crate) untracked_listeners: Cell<u64>,
+    pub(crate) untracked_connections: Cell<u64>,
+    pub(crate) seeded: Cell<u64>,
+    pub(crate) contended: Cell<u64>,
+}
+
+/// The mark on a socket; written under the socket's lock only, but a cell all the same, so that no pointer is needed.
+#[repr(C)]
+pub(crate) struct MarkerCell {
+    pub(crate) cgroup: u64,
+    pub(crate) direction: u32,
+    pub(crate) counted: Cell<u32>,
+}
+
+/// Asserts that a cell and the struct it stands for have the same size and put the named fields at the same places.
+macro_rules! same_layout {
+    ($cell:ty, $state:ty: $($field:ident),*) => {
+        const _: () = assert!(size_of::<$cell>() == size_of::<$state>() && align_of::<$cell>() == align_of::<$state>());
+        $(const _: () = assert!(offset_of!($cell, $field) == offset_of!($state, $field));)*
+    };
+}
+
+same_layout!(ListenerCell, ListenerState:
+    opened_ns, closed_ns, enqueued, owner_cgroup, address, netns, depth, peak, backlog, port, family);
+same_layout!(CgroupCell, CgroupState: inbound_opened, inbound_closed, outbound_opened, outbound_closed);
+same_layout!(StatsCell, GlobalStats: lost_events, untracked_listeners, untracked_connections, seeded, contended);
+same_layout!(MarkerCell, Marker: cgroup, direction, counted);

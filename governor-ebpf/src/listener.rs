@@ -1,0 +1,93 @@
+//! A listener's entry: made when it opens or is first seen, brought up to date at every enqueue.
+
+use crate::cells::ListenerCell;
+use crate::error::{self, Error};
+use crate::sock::Sock;
+use crate::{emit, maps};
+use governor_common::abi::{EventKind, ListenerState};
+
+/// Attempts to raise the peak. Each failed one means that another CPU raised it, so the next compares with more.
+const PEAK_ATTEMPTS: usize = 16;
+
+/// What a socket says about itself.
+#[inline(always)]
+pub(crate) fn describe(sk: Sock, opened_ns: u64) -> ListenerState {
+    ListenerState {
+        opened_ns,
+        closed_ns: 0,
+        enqueued: 0,
+        owner_cgroup: sk.cgroup(),
+        address: sk.address(),
+        netns: sk.netns(),
+        depth: 0,
+        peak: 0,
+        backlog: u64::from(sk.backlog()),
+        port: sk.port(),
+        family: sk.family(),
+        _pad: 0,
+    }
+}
+
+/// The entry of a listener; one that listened before the programs were attached gets it now, with `opened_ns` 0.
+#[inline(always)]
+pub(crate) fn find(sk: Sock, cookie: u64) -> Result<&'static ListenerCell, Error> {
+    match maps::listener(cookie) {
+        Some(listener) => Ok(listener),
+        None => maps::listener_or_insert(cookie, &describe(sk, 0)),
+    }
+}
+
+/// Brings depth, peak and backlog up to date.
+#[inline(always)]
+pub(crate) fn refresh(sk: Sock, cookie: u64, listener: &ListenerCell) -> Result<(), Error> {
+    let depth = sk.depth();
+    listener.depth.store(depth);
+    raise_peak(listener, u64::from(depth))?;
+    notice_relisten(sk, cookie, listener)
+}
+
+#[inline(always)]
+fn raise_peak(listener: &ListenerCell, depth: u64) -> Result<(), Error> {
+    let mut peak = listener.peak.load();
+    for _ in 0..PEAK_ATTEMPTS {
+        if depth <= peak {
+            return Ok(());
+        }
+        match listener.peak.replace(peak, depth) {
+            Ok(()) => return Ok(()),
+            Err(raised) => peak = raised,
+        }
+    }
+    Err(Error::Contended)
+}
+
+/// `listen()` on a socket that listens already changes the backlog and nothing else, without any event. The CPU that
+/// replaces the old value reports it, so it is reported once.
+#[inline(always)]
+fn notice_relisten(sk: Sock, cookie: u64, listener: &ListenerCell) -> Result<(), Error> {
+    let backlog = u64::from(sk.backlog());
+    let before = listener.backlog.load();
+    if before == backlog || listener.backlog.replace(before, backlog).is_err() {
+        return Ok(());
+    }
+    emit::listener(EventKind::Relistened, cookie, before, &listener.snapshot())
+}
+
+/// Marks the entry closed and reports it. The daemon removes it (see [`ListenerState::closed_ns`]).
+#[inline(always)]
+pub(crate) fn close(cookie: u64, now_ns: u64) -> Result<(), Error> {
+    let Some(listener) = maps::listener(cookie) else {
+        return Ok(());
+    };
+    listener.closed_ns.store(now_ns);
+    emit::listener(EventKind::Closed, cookie, 0, &listener.snapshot())
+}
+
+/// Makes the entry of a socket that just began to listen and reports it.
+#[inline(always)]
+pub(crate) fn open(sk: Sock, cookie: u64, now_ns: u64) -> Result<(), Error> {
+    let listener = describe(sk, now_ns);
+    maps::put_listener(cookie, &listener)?;
+    error::count(emit::listener(EventKind::Opened, cookie, 0, &listener));
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! The maps, and typed access to their values as [`crate::cells`].
+
+use crate::atomic::Cell;
+use crate::cells::{CgroupCell, ListenerCell, MarkerCell, StatsCell};
+use crate::error::Error;
+use crate::sock::Sock;
+use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST, BPF_SK_STORAGE_GET_F_CREATE};
+use aya_ebpf::btf_maps::{Array, HashMap, RingBuf};
+use aya_ebpf::helpers::generated::{bpf_sk_storage_delete, bpf_sk_storage_get};
+use aya_ebpf::macros::btf_map;
+use core::ptr;
+use governor_common::abi::{
+    CgroupState, Event, GlobalStats, ListenPort, ListenerState, MAX_CGROUPS, MAX_LISTEN_PORTS, MAX_LISTENERS, Marker,
+};
+
+/// Holds some 600 events.
+const EVENT_BYTES: usize = 64 * 1024;
+
+#[btf_map]
+static LISTENERS: HashMap<u64, ListenerState, { MAX_LISTENERS as usize }> = HashMap::new();
+
+#[btf_map]
+static CGROUPS: HashMap<u64, CgroupState, { MAX_CGROUPS as usize }> = HashMap::new();
+
+#[btf_map]
+static LISTEN_PORTS: HashMap<ListenPort, u32, { MAX_LISTEN_PORTS as usize }> = HashMap::new();
+
+#[btf_map]
+static STATS: Array<GlobalStats, 1> = Array::new();
+
+#[btf_map]
+pub(crate) static EVENTS: RingBuf<Event, EVENT_BYTES> = RingBuf::new();
+
+/// aya's own type serves socket-address programs only, so the definition is written out here.
+#[btf_map]
+static MARKERS: MarkerStorage = MarkerStorage {
+    r#type: ptr::null(),
+    key: ptr::null(),
+    value: ptr::null(),
+    max_entries: ptr::null(),
+    map_flags: ptr::null(),
+};
+
+const BPF_MAP_TYPE_SK_STORAGE: usize = 24;
+/// `BPF_F_NO_PREALLOC`, which the kernel demands; not `BPF_F_CLONE`: a child is marked when it is established.
+const STORAGE_FLAGS: usize = 1;
+
+/// A map definition in the shape that loaders read from BTF: the numbers are array lengths.
+#[repr(C)]
+struct MarkerStorage {
+    r#type: *const [i32; BPF_MAP_TYPE_SK_STORAGE],
+    key: *const i32,
+    value: *const Marker,
+    max_entries: *const [i32; 0],
+    map_flags: *const [i32; STORAGE_FLAGS],
+}
+
+// SAFETY: the pointers are placeholders that the loader replaces; nothing reads them.
+unsafe impl Sync for MarkerStorage {}
+
+/// A listener's entry.
+#[inline(always)]
+pub(crate) fn listener(cookie: u64) -> Option<&'static ListenerCell> {
+    // SAFETY: a value of this map, alive until the program ends; the cell has the value's layout.
+    LISTENERS.get_ptr(cookie).map(|value| unsafe { &*value.cast() })
+}
+
+/// Makes or replaces a listener's entry.
+#[inline(always)]
+pub(crate) fn put_listener(cookie: u64, state: &ListenerState) -> Result<(), Error> {
+    LISTENERS.insert(cookie, state, u64::from(BPF_ANY)).map_err(|_| Error::ListenerUntracked)
+}
+
+/// The entry, made from `state` unless it is there.
+#[inline(always)]
+pub(crate) fn listener_or_insert(cookie: u64, state: &ListenerState) -> Result<&'static ListenerCell, Error> {
+    // When another CPU made the entry in between, this fails and the look-up finds that one.
+    let _raced = LISTENERS.insert(cookie, state, u64::from(BPF_NOEXIST));
+    listener(cookie).ok_or(Error::ListenerUntracked)
+}
+
+/// The counters of a cgroup.
+#[inline(always)]
+pub(crate) fn cgroup(id: u64) -> Option<&'static CgroupCell> {
+    // SAFETY: as in `listener`.
+    CGROUPS.get_ptr(id).map(|value| unsafe { &*value.cast() })
+}
+
+/// The counters of a cgroup, made unless they are there.
+#[inline(always)]
+pub(crate) fn cgroup_or_insert(id: u64) -> Result<&'static CgroupCell, Error> {
+    if let Some(state) = cgroup(id) {
+        return Ok(state);
+    }
+    let _raced = CGROUPS.insert(id, ZERO_CGROUP, u64::from(BPF_NOEXIST));
+    cgroup(id).ok_or(Error::ConnectionUntracked)
+}
+
+const ZERO_CGROUP: CgroupState =
+    CgroupState { inbound_opened: 0, inbound_closed: 0, outbound_opened: 0, outbound_closed: 0 };
+
+/// Remembers a listening port for the scan that runs.
+#[inline(always)]
+pub(crate) fn remember_port(port: ListenPort) -> Result<(), Error> {
+    LISTEN_PORTS.insert(port, 1, u64::from(BPF_ANY)).map_err(|_| Error::ListenerUntracked)
+}
+
+/// Whether the scan that runs has seen a listener on this port.
+#[inline(always)]
+pub(crate) fn is_listen_port(port: ListenPort) -> bool {
+    LISTEN_PORTS.get_ptr(port).is_some()
+}
+
+/// The mark on a socket.
+#[inline(always)]
+pub(crate) fn marker(sk: Sock) -> Option<&'static MarkerCell> {
+    // SAFETY: map and socket are what the helper takes; it gives null or a live value of the map.
+    unsafe { bpf_sk_storage_get(markers(), sk.as_ptr(), ptr::null_mut(), 0).cast::<MarkerCell>().as_ref() }
+}
+
+/// Marks a socket that has no mark.
+#[inline(always)]
+pub(crate) fn put_marker(sk: Sock, mut marker: Marker) -> Result<&'static MarkerCell, Error> {
+    let value = (&raw mut marker).cast();
+    let create = u64::from(BPF_SK_STORAGE_GET_F_CREATE);
+    // SAFETY: as in `marker`; the helper copies the value.
+    let made = unsafe { bpf_sk_storage_get(markers(), sk.as_ptr(), value, create).cast::<MarkerCell>().as_ref() };
+    made.ok_or(Error::ConnectionUntracked)
+}
+
+/// Takes the mark off, so that the same socket can connect again.
+#[inline(always)]
+pub(crate) fn remove_marker(sk: Sock) {
+    // SAFETY: as in `marker`. It fails only when there is no mark.
+    let _absent = unsafe { bpf_sk_storage_delete(markers(), sk.as_ptr()) };
+}
+
+/// Adds one to a statistic.
+#[inline(always)]
+pub(crate) fn count(statistic: impl FnOnce(&'static StatsCell) -> &'static Cell<u64>) {
+    if let Some(stats) = STATS.get_ptr(0) {
+        // SAFETY: as in `listener`.
+        statistic(unsafe { &*stats.cast() }).add(1);
+    }
+}
+
+#[inline(always)]
+fn markers() -> *mut core::ffi::c_void {
+    (&raw const MARKERS).cast_mut().cast()
+}

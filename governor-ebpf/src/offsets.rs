@@ -1,0 +1,51 @@
+//! Where this kernel keeps the fields: written by the loader, frozen before the programs load.
+
+use governor_common::abi::Offsets;
+
+/// Overwritten by the loader.
+#[unsafe(no_mangle)]
+static OFFSETS: Offsets = Offsets {
+    sock_family: 0,
+    sock_state: 0,
+    sock_port: 0,
+    sock_address4: 0,
+    sock_address6: 0,
+    sock_net: 0,
+    sock_protocol: 0,
+    sock_depth: 0,
+    sock_backlog: 0,
+    sock_cgroup: 0,
+    cgroup_node: 0,
+    node_id: 0,
+    net_inode: 0,
+    has_cgroups: 0,
+    has_ipv6: 0,
+};
+
+/// Reads one offset. Volatile, or the compiler would take the zeros above for the values; the verifier still sees
+/// constants, because the section is frozen.
+macro_rules! offset {
+    ($field:ident) => {
+        $crate::offsets::load(|offsets| &raw const offsets.$field)
+    };
+}
+pub(crate) use offset;
+
+#[inline(always)]
+pub(crate) fn load(field: impl FnOnce(&'static Offsets) -> *const u32) -> usize {
+    // SAFETY: the pointer comes from a reference to a static.
+    let offset = unsafe { field(&OFFSETS).read_volatile() };
+    offset as usize
+}
+
+/// Whether connections can be counted per cgroup here.
+#[inline(always)]
+pub(crate) fn has_cgroups() -> bool {
+    offset!(has_cgroups) != 0
+}
+
+/// Whether sockets have an IPv6 address here.
+#[inline(always)]
+pub(crate) fn has_ipv6() -> bool {
+    offset!(has_ipv6) != 0
+}

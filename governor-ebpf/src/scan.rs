@@ -1,0 +1,105 @@
+//! `iter/tcp`: every TCP socket of the network namespace in which the iterator was opened, each under its lock.
+//!
+//! One pass both repairs and reports: a connection without a mark is counted and marked, a listener without an entry
+//! gets one, and every socket leaves a record, from which the daemon learns what is really open. The kernel runs a
+//! socket a second time when its record did not fit, so everything here can be done twice.
+
+use crate::error::{self, Error};
+use crate::sock::Sock;
+use crate::{connection, listener, maps, offsets};
+use aya_ebpf::bindings::seq_file;
+use aya_ebpf::helpers::bpf_skc_to_tcp_sock;
+use aya_ebpf::helpers::generated::bpf_seq_write;
+use core::ffi::c_void;
+use governor_common::abi::{Direction, ListenPort, ScanRecord};
+use governor_ebpf::transition::{is_open, state};
+
+#[expect(clippy::cast_possible_truncation, reason = "a record has 32 bytes")]
+const RECORD_BYTES: u32 = size_of::<ScanRecord>() as u32;
+
+/// `struct bpf_iter__tcp`: every field is a 64-bit slot that the verifier knows by its offset.
+#[repr(C)]
+pub(crate) struct Context {
+    meta: *const Meta,
+    sk_common: *mut c_void,
+}
+
+/// `struct bpf_iter_meta`.
+#[repr(C)]
+struct Meta {
+    seq: *mut seq_file,
+}
+
+#[inline(always)]
+pub(crate) fn handle(ctx: *const Context) -> Result<(), Error> {
+    // SAFETY: the context of an iterator program.
+    let Context { meta, sk_common } = unsafe { ctx.read() };
+    if sk_common.is_null() {
+        // The end of the iteration.
+        return Ok(());
+    }
+    // Null for requests and TIME_WAIT, which are not full sockets and have no storage.
+    // SAFETY: the helper takes any socket.
+    let full = unsafe { bpf_skc_to_tcp_sock(sk_common) };
+    if full.is_null() {
+        return Ok(());
+    }
+    // SAFETY: just checked.
+    let sk = unsafe { Sock::new(full.cast_const().cast()) };
+    let record = match sk.state() {
+        state::LISTEN => visit_listener(sk),
+        open if is_open(open) => visit_connection(sk),
+        _ => return Ok(()),
+    };
+    // When the record does not fit, the kernel notices, drops it and comes back to this socket.
+    // SAFETY: `meta` is the context's, and the record is on the stack for the length of the call.
+    let _retried = unsafe { bpf_seq_write((*meta).seq, (&raw const record).cast(), RECORD_BYTES) };
+    Ok(())
+}
+
+#[inline(always)]
+fn visit_listener(sk: Sock) -> ScanRecord {
+    let cookie = sk.cookie();
+    error::count(maps::remember_port(listen_port(sk)));
+    error::count(listener::find(sk, cookie).and_then(|entry| listener::refresh(sk, cookie, entry)));
+    ScanRecord {
+        cookie,
+        cgroup: sk.cgroup(),
+        state: state::LISTEN.unsigned_abs(),
+        direction: 0,
+        depth: sk.depth(),
+        backlog: sk.backlog(),
+    }
+}
+
+#[inline(always)]
+fn visit_connection(sk: Sock) -> ScanRecord {
+    if offsets::has_cgroups() && maps::marker(sk).is_none() {
+        let inbound = maps::is_listen_port(listen_port(sk));
+        let counted = connection::open(sk, if inbound { Direction::Inbound } else { Direction::Outbound });
+        if counted.is_ok() {
+            maps::count(|stats| &stats.seeded);
+        }
+        error::count(counted);
+    }
+    let mut record = ScanRecord {
+        cookie: sk.cookie(),
+        cgroup: 0,
+        state: sk.state().unsigned_abs(),
+        direction: 0,
+        depth: 0,
+        backlog: 0,
+    };
+    if let Some(marker) = maps::marker(sk)
+        && marker.counted.load() != 0
+    {
+        record.cgroup = marker.cgroup;
+        record.direction = marker.direction;
+    }
+    record
+}
+
+#[inline(always)]
+fn listen_port(sk: Sock) -> ListenPort {
+    ListenPort { netns: sk.netns(), port: u32::from(sk.port()) }
+}

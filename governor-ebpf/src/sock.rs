@@ -1,0 +1,114 @@
+//! A kernel socket, read through the offsets of the running kernel.
+
+use crate::offsets::{self, offset};
+use aya_ebpf::helpers::{bpf_get_socket_cookie, bpf_probe_read_kernel};
+use core::ffi::c_void;
+use governor_common::abi::AF_INET6;
+
+/// `IPPROTO_TCP`. An MPTCP socket reports states of its own under another number and is left out; its subflows are TCP.
+const IPPROTO_TCP: u16 = 6;
+
+/// A socket the kernel handed to a program. Fields are read by plain loads: the verifier knows the pointer's type, and
+/// a bad pointer behind it reads as 0 instead of faulting.
+#[derive(Clone, Copy)]
+pub(crate) struct Sock(*const u8);
+
+impl Sock {
+    /// Wraps a `struct sock` pointer.
+    ///
+    /// # Safety
+    /// It must be a pointer that the verifier knows as a socket and that is not null.
+    #[inline(always)]
+    pub(crate) const unsafe fn new(sk: *const c_void) -> Self {
+        Self(sk.cast())
+    }
+
+    #[inline(always)]
+    pub(crate) const fn as_ptr(self) -> *mut c_void {
+        self.0.cast_mut().cast()
+    }
+
+    #[inline(always)]
+    fn read<T: Copy>(self, offset: usize) -> T {
+        // SAFETY: `new` asked for a socket, and the offset is this kernel's for a field of T's size.
+        unsafe { self.0.add(offset).cast::<T>().read_volatile() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_tcp(self) -> bool {
+        self.read::<u16>(offset!(sock_protocol)) == IPPROTO_TCP
+    }
+
+    #[inline(always)]
+    pub(crate) fn state(self) -> i32 {
+        i32::from(self.read::<u8>(offset!(sock_state)))
+    }
+
+    #[inline(always)]
+    pub(crate) fn family(self) -> u16 {
+        self.read(offset!(sock_family))
+    }
+
+    /// Local port in host order.
+    #[inline(always)]
+    pub(crate) fn port(self) -> u16 {
+        self.read(offset!(sock_port))
+    }
+
+    /// Connections in the accept queue; only a listener's own value means anything.
+    #[inline(always)]
+    pub(crate) fn depth(self) -> u32 {
+        self.read(offset!(sock_depth))
+    }
+
+    #[inline(always)]
+    pub(crate) fn backlog(self) -> u32 {
+        self.read(offset!(sock_backlog))
+    }
+
+    /// Inode number of the socket's network namespace.
+    #[inline(always)]
+    pub(crate) fn netns(self) -> u32 {
+        let net = Self(self.read(offset!(sock_net)));
+        net.read(offset!(net_inode))
+    }
+
+    /// Local address in network order.
+    #[inline(always)]
+    pub(crate) fn address(self) -> [u8; 16] {
+        let mut address = [0; 16];
+        if self.family() == AF_INET6 {
+            if offsets::has_ipv6() {
+                // SAFETY: the helper checks the address itself.
+                address =
+                    unsafe { bpf_probe_read_kernel(self.0.add(offset!(sock_address6)).cast()) }.unwrap_or(address);
+            }
+        } else {
+            let [a, b, c, d] = self.read::<u32>(offset!(sock_address4)).to_ne_bytes();
+            address[0] = a;
+            address[1] = b;
+            address[2] = c;
+            address[3] = d;
+        }
+        address
+    }
+
+    /// cgroup-v2 id of the task that made the socket; a listener's child has its listener's. 0 when this kernel does
+    /// not tell.
+    #[inline(always)]
+    pub(crate) fn cgroup(self) -> u64 {
+        if !offsets::has_cgroups() {
+            return 0;
+        }
+        let cgroup = Self(self.read(offset!(sock_cgroup)));
+        let node = Self(cgroup.read(offset!(cgroup_node)));
+        node.read(offset!(node_id))
+    }
+
+    /// The socket's cookie: its identity, never used twice.
+    #[inline(always)]
+    pub(crate) fn cookie(self) -> u64 {
+        // SAFETY: the pointer is a socket.
+        unsafe { bpf_get_socket_cookie(self.as_ptr()) }
+    }
+}

@@ -1,0 +1,46 @@
+//! `tp_btf/inet_sock_set_state(sk, oldstate, newstate)`: runs under the socket's lock, before the new state is stored.
+//! The current task is a stranger here (often a softirq), so everything is read from the socket.
+
+use crate::error::Error;
+use crate::sock::Sock;
+use crate::{connection, listener};
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::programs::BtfTracePointContext;
+use aya_log_ebpf::debug;
+use core::ffi::c_void;
+use governor_common::abi::Direction;
+use governor_ebpf::transition::{Change, classify};
+
+#[inline(always)]
+pub(crate) fn handle(ctx: &BtfTracePointContext) -> Result<(), Error> {
+    let Some(change) = classify(ctx.arg(1), ctx.arg(2)) else {
+        return Ok(());
+    };
+    // SAFETY: the tracepoint's first argument is a `struct sock *` and never null.
+    let sk = unsafe { Sock::new(ctx.arg::<*const c_void>(0)) };
+    if !sk.is_tcp() {
+        return Ok(());
+    }
+    match change {
+        Change::ListenerOpened => {
+            debug!(ctx, "port {} listens", sk.port());
+            listener::open(sk, sk.cookie(), now())
+        }
+        Change::ListenerClosed => {
+            debug!(ctx, "port {} stops listening", sk.port());
+            listener::close(sk.cookie(), now())
+        }
+        Change::OutboundMet => connection::expect(sk, Direction::Outbound),
+        Change::Opened(direction) => connection::open(sk, direction),
+        Change::Closed => {
+            connection::close(sk);
+            Ok(())
+        }
+    }
+}
+
+#[inline(always)]
+fn now() -> u64 {
+    // SAFETY: takes no argument.
+    unsafe { bpf_ktime_get_ns() }
+}
