@@ -4,4 +4,8 @@
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod daemon;
 pub mod kernel;
+pub mod metrics;
+pub mod overload;
+pub mod proxy;

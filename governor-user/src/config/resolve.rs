@@ -298,7 +298,7 @@ impl Reader<'_> {
         let place = match self.find(key).map(|effective| &effective.origin) {
             Some(Origin::File { place }) => place.clone(),
             Some(Origin::Environment { variable }) => variable.clone(),
-            Some(Origin::Override { .. }) => format!("override {key}"),
+            Some(Origin::Override { .. }) => "override".to_owned(),
             Some(Origin::BuiltIn) | None => "configuration".to_owned(),
         };
         self.problems.push(Problem::new(place, format!("{key}: {message}")));

@@ -2,3 +2,5 @@
 
 pub mod api;
 pub mod explain;
+pub mod server;
+pub mod views;

@@ -1,0 +1,253 @@
+//! The control server: HTTP over a Unix socket. Reading needs the socket's mode, writing needs root or the daemon's own
+//! user, as the kernel tells it.
+
+use super::{api, views};
+use crate::daemon::clock;
+use crate::daemon::handle::Handle;
+use crate::daemon::settings::Refused;
+use crate::proxy::peer::Peer;
+use axum::extract::connect_info::Connected;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{ConnectInfo, Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use axum::serve::IncomingStream;
+use axum::{Json, Router};
+use tokio::net::UnixListener;
+
+/// Longest bypass that ends by itself: a year.
+const LONGEST_BYPASS: u64 = 366 * 86_400;
+
+/// Who asks; `None` if the kernel would not say.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller(Option<Peer>);
+
+impl Connected<IncomingStream<'_, UnixListener>> for Caller {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        Self(Peer::of(stream.io()).ok())
+    }
+}
+
+/// The routes.
+pub fn routes(handle: Handle) -> Router {
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/listeners", get(listeners))
+        .route("/v1/cgroups", get(cgroups))
+        .route("/v1/pools", get(pools))
+        .route("/v1/keys", get(keys))
+        .route("/v1/leases", get(leases))
+        .route("/v1/explain/{id}", get(explain))
+        .route("/v1/config", get(config))
+        .route("/v1/settings/{key}", put(set).delete(unset))
+        .route("/v1/bypass", post(bypass))
+        .route("/v1/doctor", get(doctor))
+        .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "no such route") })
+        .method_not_allowed_fallback(|| async { Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no such method here") })
+        .with_state(handle)
+}
+
+type Answer<T> = Result<Json<T>, Problem>;
+
+/// A refusal on its way out.
+#[derive(Debug)]
+struct Problem {
+    status: StatusCode,
+    failure: api::Failure,
+}
+
+impl Problem {
+    fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, failure: api::Failure { error: error.into(), hint: None } }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.failure.hint = Some(hint.into());
+        self
+    }
+
+    fn stopping() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping")
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        (self.status, Json(self.failure)).into_response()
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let status = match &refused {
+            Refused::Unknown { .. } | Refused::NotOverridden { .. } => StatusCode::NOT_FOUND,
+            Refused::Fixed { .. } => StatusCode::CONFLICT,
+            Refused::Invalid(_) => StatusCode::BAD_REQUEST,
+            Refused::NotKept(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let problem = Self::new(status, refused.to_string());
+        match refused {
+            Refused::Unknown { nearest: Some(name), .. } => problem.hint(format!("did you mean \"{name}\"?")),
+            Refused::Unknown { nearest: None, .. } => problem.hint("governorctl config lists every setting"),
+            Refused::Fixed { .. } | Refused::NotOverridden { .. } | Refused::Invalid(_) | Refused::NotKept(_) => {
+                problem
+            }
+        }
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, rejection.body_text())
+    }
+}
+
+impl From<JsonRejection> for Problem {
+    fn from(rejection: JsonRejection) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, rejection.body_text())
+    }
+}
+
+async fn status(State(handle): State<Handle>) -> Answer<api::Status> {
+    let view = handle.view().await.ok_or_else(Problem::stopping)?;
+    let settings = handle.settings().lock().await;
+    Ok(Json(views::status(&view, &handle.observation(), handle.started(), &settings.loaded().warnings)))
+}
+
+async fn listeners(State(handle): State<Handle>) -> Json<Vec<api::ListenerView>> {
+    Json(handle.observation().listeners.clone())
+}
+
+async fn cgroups(State(handle): State<Handle>) -> Answer<Vec<api::CgroupView>> {
+    let seen = handle.observation();
+    seen.cgroups.clone().map(Json).ok_or_else(|| {
+        let why = seen.degraded.join("; ");
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("connections per cgroup are unavailable: {why}"))
+    })
+}
+
+async fn pools(State(handle): State<Handle>) -> Answer<Vec<api::Pool>> {
+    let view = handle.view().await.ok_or_else(Problem::stopping)?;
+    Ok(Json(views::pools(&view)))
+}
+
+async fn keys(
+    State(handle): State<Handle>,
+    query: Result<Query<api::KeysQuery>, QueryRejection>,
+) -> Answer<Vec<api::Key>> {
+    let Query(query) = query?;
+    let view = handle.view().await.ok_or_else(Problem::stopping)?;
+    known_pool(&view, query.pool.as_deref())?;
+    Ok(Json(views::keys(&view, &query)))
+}
+
+async fn leases(
+    State(handle): State<Handle>,
+    query: Result<Query<api::LeasesQuery>, QueryRejection>,
+) -> Answer<Vec<api::Lease>> {
+    let Query(query) = query?;
+    let (view, leases) = handle.leases().await.ok_or_else(Problem::stopping)?;
+    known_pool(&view, query.pool.as_deref())?;
+    Ok(Json(views::leases(&view, &leases, &query)))
+}
+
+fn known_pool(view: &crate::daemon::view::View, name: Option<&str>) -> Result<(), Problem> {
+    let Some(name) = name else { return Ok(()) };
+    if view.snapshot.pools.iter().any(|pool| pool.name == name) {
+        return Ok(());
+    }
+    let names: Vec<&str> = view.snapshot.pools.iter().map(|pool| pool.name.as_str()).collect();
+    Err(Problem::new(StatusCode::NOT_FOUND, format!("no pool named \"{name}\""))
+        .hint(format!("the pools are: {}", names.join(", "))))
+}
+
+async fn explain(State(handle): State<Handle>, Path(id): Path<String>) -> Answer<api::Decision> {
+    let number = u64::from_str_radix(&id, 16).map_err(|_| {
+        Problem::new(StatusCode::BAD_REQUEST, format!("\"{id}\" is no decision id"))
+            .hint("it is the value of the response header x-governor-decision, up to 16 hexadecimal digits")
+    })?;
+    let found = handle.explain(number).await.ok_or_else(Problem::stopping)?;
+    let (entry, now) = found.ok_or_else(|| {
+        Problem::new(StatusCode::NOT_FOUND, format!("decision {id} is unknown"))
+            .hint("decisions are kept for 24 hours and until the daemon restarts")
+    })?;
+    Ok(Json(views::decision(&entry, now)))
+}
+
+async fn config(State(handle): State<Handle>) -> Json<Vec<api::ConfigEntry>> {
+    Json(views::config(&handle.settings().lock().await.loaded().settings))
+}
+
+async fn set(
+    State(handle): State<Handle>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    Path(key): Path<String>,
+    body: Result<Json<api::Setting>, JsonRejection>,
+) -> Answer<api::SettingChange> {
+    let Json(setting) = body?;
+    let value = match setting.value {
+        serde_json::Value::String(text) => text,
+        serde_json::Value::Number(number) => number.to_string(),
+        serde_json::Value::Bool(value) => value.to_string(),
+        serde_json::Value::Null | serde_json::Value::Array(_) | serde_json::Value::Object(_) => {
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "a value is a text, a number or true or false"));
+        }
+    };
+    change(&handle, caller, &key, Some(&value)).await
+}
+
+async fn unset(
+    State(handle): State<Handle>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    Path(key): Path<String>,
+) -> Answer<api::SettingChange> {
+    change(&handle, caller, &key, None).await
+}
+
+async fn change(handle: &Handle, caller: Caller, key: &str, value: Option<&str>) -> Answer<api::SettingChange> {
+    let by = writer(caller)?;
+    let mut settings = handle.settings().lock().await;
+    let change = settings.prepare(key, value, &by, &clock::wall_time())?;
+    let answer = views::change(key, &change.before, &change.after);
+    let policy = change.loaded.config.policy.clone();
+    // Kept first: what was promised must survive a crash between the two.
+    settings.keep(change)?;
+    handle.obey(policy).await.ok_or_else(Problem::stopping)?;
+    tracing::warn!(key, value, by, previous = %answer.previous, "setting changed");
+    Ok(Json(answer))
+}
+
+async fn bypass(
+    State(handle): State<Handle>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    body: Result<Json<api::BypassRequest>, JsonRejection>,
+) -> Answer<api::Bypass> {
+    let Json(request) = body?;
+    let by = writer(caller)?;
+    if request.for_seconds.is_some_and(|seconds| seconds == 0 || seconds > LONGEST_BYPASS) {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "a bypass lasts from one second to 366 days"));
+    }
+    let kept = handle.bypass(request.on, request.for_seconds).await.ok_or_else(Problem::stopping)?;
+    kept.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")))?;
+    tracing::warn!(on = request.on, by, "bypass ordered");
+    let view = handle.view().await.ok_or_else(Problem::stopping)?;
+    Ok(Json(views::bypass(&view)))
+}
+
+async fn doctor(State(handle): State<Handle>) -> Answer<Vec<api::Check>> {
+    let view = handle.view().await.ok_or_else(Problem::stopping)?;
+    let settings = handle.settings().lock().await;
+    Ok(Json(views::doctor(&view, &handle.observation(), &settings.loaded().warnings)))
+}
+
+/// Names the caller if it may write.
+fn writer(caller: Caller) -> Result<String, Problem> {
+    let own = rustix::process::geteuid().as_raw();
+    match caller.0 {
+        Some(peer) if peer.uid == 0 || peer.uid == own => Ok(format!("uid {}", peer.uid)),
+        Some(peer) => Err(Problem::new(StatusCode::FORBIDDEN, format!("uid {} may read but not change", peer.uid))
+            .hint("run it as root or as the daemon's user")),
+        None => Err(Problem::new(StatusCode::FORBIDDEN, "the kernel did not say who asks")),
+    }
+}

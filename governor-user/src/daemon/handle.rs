@@ -1,0 +1,93 @@
+//! What the control API and the metrics hold of the daemon: a way to ask the driver, the newest observation, and the
+//! settings. Cheap to clone.
+
+use super::driver::{Ask, Message};
+use super::journal::Entry;
+use super::settings::Settings;
+use super::view::View;
+use crate::kernel::view::Observation;
+use crate::metrics::Recorder;
+use governor_engine::policy::Policy;
+use governor_engine::snapshot::LeaseView;
+use governor_engine::time::Instant;
+use std::sync::Arc;
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
+
+/// The daemon as its surfaces see it. Every question is `None` once the driver has ended.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    driver: mpsc::Sender<Message>,
+    seen: watch::Receiver<Arc<Observation>>,
+    settings: Arc<Mutex<Settings>>,
+    recorder: Recorder,
+    started: Instant,
+}
+
+impl Handle {
+    /// Joins the parts.
+    #[must_use]
+    pub fn new(
+        driver: mpsc::Sender<Message>,
+        seen: watch::Receiver<Arc<Observation>>,
+        settings: Settings,
+        recorder: Recorder,
+        started: Instant,
+    ) -> Self {
+        Self { driver, seen, settings: Arc::new(Mutex::new(settings)), recorder, started }
+    }
+
+    /// Everything at a glance.
+    pub async fn view(&self) -> Option<View> {
+        self.ask(Ask::View).await
+    }
+
+    /// All leases with a view of the same moment.
+    pub async fn leases(&self) -> Option<(View, Vec<LeaseView>)> {
+        self.ask(Ask::Leases).await
+    }
+
+    /// One decision and the time now.
+    pub async fn explain(&self, id: u64) -> Option<Option<(Entry, Instant)>> {
+        self.ask(|answer| Ask::Explain(id, answer)).await
+    }
+
+    /// Puts a policy in force.
+    pub async fn obey(&self, policy: Policy) -> Option<()> {
+        self.ask(|answer| Ask::Policy(Box::new(policy), answer)).await
+    }
+
+    /// Switches the bypass.
+    pub async fn bypass(&self, on: bool, for_seconds: Option<u64>) -> Option<anyhow::Result<()>> {
+        self.ask(|answer| Ask::Bypass { on, for_seconds, answer }).await
+    }
+
+    /// The newest observation.
+    #[must_use]
+    pub fn observation(&self) -> Arc<Observation> {
+        Arc::clone(&self.seen.borrow())
+    }
+
+    /// The settings; locked across a change, so that two changes cannot mix.
+    #[must_use]
+    pub fn settings(&self) -> &Mutex<Settings> {
+        &self.settings
+    }
+
+    /// What only the driver counts.
+    #[must_use]
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// When the daemon started.
+    #[must_use]
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        self.driver.send(Message::Ask(question(answer))).await.ok()?;
+        answered.await.ok()
+    }
+}

@@ -1,0 +1,255 @@
+//! The daemon: start, run, stop. Puts the parts together in an order in which whatever can fail fails before anything
+//! changed, and takes them apart again.
+//!
+//! ```text
+//!   proxy sessions ─┐                    ┌─▶ replies to proxies
+//!   control API ────┼─▶ driver (engine) ─┤
+//!   kernel plane ───┘                    └─▶ views for control API and metrics
+//! ```
+
+pub mod bypass;
+pub mod clock;
+pub mod driver;
+pub mod handle;
+pub mod journal;
+pub mod labels;
+pub mod settings;
+pub mod translate;
+pub mod view;
+
+use crate::config::KernelConfig;
+use crate::control;
+use crate::kernel::{self, Plane};
+use crate::metrics::{self, Recorder};
+use crate::proxy::listener::{self, BoundSocket};
+use crate::proxy::peer::{Allowed, Peer};
+use crate::proxy::session;
+use anyhow::{Context, Result};
+use bypass::Bypass;
+use driver::{Driver, Message, Parts};
+use governor_common::wire::codec;
+use governor_common::wire::reply::{ErrorCode, Reply};
+use governor_engine::Engine;
+use governor_engine::id::SessionId;
+use handle::Handle;
+use settings::Settings;
+use std::fs::File;
+use std::future::IntoFuture;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+use tokio::net::{TcpListener, UnixStream};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+
+/// Messages that wait for the driver; a full inbox slows its senders down.
+const INBOX: usize = 1024;
+
+/// Pause after the system had no descriptor or no memory for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Runs the daemon until it is told to stop.
+///
+/// # Errors
+/// It cannot start: the message names the part, what is wrong and what to do.
+pub async fn run(settings: Settings) -> Result<()> {
+    let started = clock::now();
+    let loaded = settings.loaded();
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let config = loaded.config.clone();
+    let daemon = &config.daemon;
+    let allowed = Allowed::from_names(&daemon.allow_users)?;
+    std::fs::create_dir_all(&daemon.state_dir)
+        .with_context(|| format!("cannot make the state folder {}", daemon.state_dir.display()))?;
+
+    let proxies = listener::bind(&daemon.socket, daemon.socket_mode, daemon.socket_group.as_deref())
+        .context("the proxy socket cannot be opened")?;
+    let control = listener::bind(&daemon.control_socket, daemon.control_mode, daemon.control_group.as_deref())
+        .context("the control socket cannot be opened")?;
+    let scrapes = match daemon.metrics_listen {
+        Some(address) => Some(TcpListener::bind(address).await.with_context(|| {
+            format!("metrics cannot listen on {address}: set daemon.metrics_listen to a free address, or to \"off\"")
+        })?),
+        None => None,
+    };
+    let epoch = next_epoch(&daemon.state_dir)?;
+    let plane = start_kernel_plane(&config.kernel).await?;
+    let seen = plane.observations();
+
+    let recorder = Recorder::default();
+    let parts = Parts {
+        engine: Engine::new(config.policy.clone(), epoch)?,
+        epoch,
+        bypass: Bypass::load(&daemon.state_dir)?,
+        overload: config.overload.clone(),
+        ceilings: config.cgroups.clone(),
+        policy: config.policy.clone(),
+        recorder: recorder.clone(),
+    };
+    let (inbox, messages) = mpsc::channel(INBOX);
+    let driver = tokio::spawn(Driver::new(parts, started).run(messages, seen.clone()));
+    let handle = Handle::new(inbox.clone(), seen, settings, recorder, started);
+
+    let grace = config.policy.node.session_grace;
+    tokio::spawn(accept_proxies(proxies, allowed, inbox.clone(), grace));
+    let routes = control::server::routes(handle.clone());
+    let control_service = routes.into_make_service_with_connect_info::<control::server::Caller>();
+    let BoundSocket { listener, file } = control;
+    tokio::spawn(async move {
+        let _file = file;
+        axum::serve(listener, control_service).into_future().await
+    });
+    if let Some(listener) = scrapes {
+        tokio::spawn(axum::serve(listener, metrics::serve::routes(handle.clone())).into_future());
+    }
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        tier = handle.observation().tier.as_str(),
+        pools = config.policy.pools.len(),
+        epoch,
+        "governord is ready"
+    );
+
+    let ended = tokio::select! {
+        ended = driver => ended,
+        never = signals(&handle, &inbox) => match never? {},
+    };
+    // Blocks for the tick in progress: nothing else runs any more.
+    plane.stop();
+    ended.context("the driver panicked")?;
+    tracing::info!("governord has stopped");
+    Ok(())
+}
+
+/// A number that differs from the last start's: it goes into the upper bits of lease and decision ids.
+fn next_epoch(state_dir: &Path) -> Result<u16> {
+    let path = state_dir.join("epoch");
+    let last: u16 = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    // 0 stands for "no lease" on the wire, so no epoch is 0.
+    let next = last.checked_add(1).unwrap_or(1);
+    crate::config::overrides::replace(&path, format!("{next}\n").as_bytes())
+        .context("the state folder must be writable")?;
+    Ok(next)
+}
+
+async fn start_kernel_plane(config: &KernelConfig) -> Result<Plane> {
+    let options = kernel::Options {
+        require: config.require,
+        forced_tier: config.tier,
+        tick: config.tick,
+        audit_every: config.audit,
+        cgroup_root: None,
+    };
+    // Loading programs takes up to a second: not on the loop.
+    let plane =
+        tokio::task::spawn_blocking(move || kernel::spawn(options)).await.context("the kernel plane panicked")??;
+    for reason in &plane.observations().borrow().degraded {
+        tracing::warn!("degraded: {reason}");
+    }
+    Ok(plane)
+}
+
+/// Reloads on SIGHUP; SIGTERM and SIGINT stop, a second one at once. Ends only with an error.
+async fn signals(handle: &Handle, inbox: &mpsc::Sender<Message>) -> Result<std::convert::Infallible> {
+    let listen = |kind: SignalKind| -> Result<Signal> { signal(kind).context("cannot listen for signals") };
+    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let mut hangup = listen(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = hangup.recv() => {
+                reload(handle).await;
+                continue;
+            }
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        let within = handle.settings().lock().await.loaded().config.daemon.drain_timeout;
+        tracing::info!(within = ?within, "stopping: waiting for leases to end");
+        // A driver that is gone has ended the daemon already.
+        drop(inbox.send(Message::Stop { within }).await);
+    }
+}
+
+/// All or nothing: an invalid configuration changes nothing.
+async fn reload(handle: &Handle) {
+    let mut settings = handle.settings().lock().await;
+    let before = settings.loaded().config.clone();
+    match settings.reload() {
+        Ok(loaded) => {
+            for warning in &loaded.warnings {
+                tracing::warn!("{warning}");
+            }
+            let after = &loaded.config;
+            if (&after.daemon, &after.kernel, &after.overload, &after.cgroups)
+                != (&before.daemon, &before.kernel, &before.overload, &before.cgroups)
+            {
+                tracing::warn!("daemon, kernel, overload and cgroups settings take effect at the next start");
+            }
+            let policy = after.policy.clone();
+            drop(settings);
+            if handle.obey(policy).await.is_some() {
+                tracing::info!("configuration reloaded");
+            }
+        }
+        Err(error) => tracing::error!("configuration not reloaded, the one in force stays: {error:#}"),
+    }
+}
+
+/// Accepts proxies for as long as the daemon runs.
+async fn accept_proxies(socket: BoundSocket, allowed: Allowed, driver: mpsc::Sender<Message>, grace: Duration) {
+    let mut next_session = 1;
+    let mut spare = File::open("/dev/null").ok();
+    loop {
+        match socket.listener.accept().await {
+            Ok((stream, _)) => match Peer::of(&stream) {
+                Ok(peer) if allowed.permits(&peer) => {
+                    let session = SessionId(next_session);
+                    next_session += 1;
+                    tokio::spawn(session::serve(stream, session, peer, driver.clone(), grace));
+                }
+                Ok(peer) => {
+                    tracing::warn!(
+                        pid = peer.pid,
+                        uid = peer.uid,
+                        "a proxy of a user that is not allowed was turned away"
+                    );
+                    deny(&stream, &format!("uid {} is not in daemon.allow_users", peer.uid));
+                }
+                Err(error) => tracing::warn!("a connection was closed: {error:#}"),
+            },
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                tracing::error!(%error, "proxies cannot be accepted now");
+                // The spare descriptor lets one waiting proxy in, to be closed: it learns at once and falls back.
+                drop(spare.take());
+                if let Ok(turned_away) = tokio::time::timeout(ACCEPT_PAUSE, socket.listener.accept()).await {
+                    drop(turned_away);
+                }
+                spare = File::open("/dev/null").ok();
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Says why before the connection closes. A fresh socket takes one small frame without waiting.
+fn deny(stream: &UnixStream, why: &str) {
+    let mut bytes = bytes::BytesMut::new();
+    let reply = Reply::Error { code: ErrorCode::Denied, message: why.to_owned() };
+    if codec::encode_reply(&reply, 0, &mut bytes).is_ok()
+        && let Err(error) = stream.try_write(&bytes)
+    {
+        tracing::debug!(%error, "the reason could not be sent");
+    }
+}
+
+/// Routes panics of contained tasks to the log; the default hook would write to a stream nobody may read.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string);
+        let message = panic.payload_as_str().unwrap_or("no message");
+        tracing::error!(place, message, "a task panicked; this is a bug in governord");
+    }));
+}

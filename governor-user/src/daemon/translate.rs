@@ -1,0 +1,197 @@
+//! Wire messages to engine inputs and engine outputs to wire messages: names become ids here and ids names. Decides
+//! nothing.
+
+use super::journal::Entry;
+use governor_common::wire::KeyHash;
+use governor_common::wire::reply::{self, Reply};
+use governor_common::wire::request;
+use governor_engine::Engine;
+use governor_engine::id::{KeyId, LeaseId, MemberId, PoolId, RequestId, SessionId};
+use governor_engine::io::{Acquire, Grant, Held, Input, Kind, MemberNews, Origin, Reason, RejectReason, RevokeReason};
+use governor_engine::time::{Duration, Instant};
+
+/// An `Acquire` with its names resolved.
+///
+/// # Errors
+/// One sentence for the client: a pool or member that is not configured.
+pub fn acquire(
+    engine: &Engine,
+    session: SessionId,
+    id: u32,
+    asked: &request::Acquire,
+    now: Instant,
+) -> Result<Acquire, String> {
+    let pool = engine.pool_id(&asked.pool).ok_or_else(|| format!("no pool named \"{}\"", asked.pool))?;
+    let member = |name: &String| {
+        engine.member_id(pool, name).ok_or_else(|| format!("no member named \"{name}\" in pool \"{}\"", asked.pool))
+    };
+    Ok(Acquire {
+        session,
+        request: RequestId(id),
+        pool,
+        key: asked.key.map(key),
+        candidates: asked.candidates.iter().map(member).collect::<Result<_, _>>()?,
+        sticky: asked.sticky.as_ref().map(member).transpose()?,
+        max_wait: asked.max_wait_ms.map(duration),
+        deadline: asked.deadline_ms.map(|ms| now.after(duration(ms))),
+        kind: kind(asked.kind),
+    })
+}
+
+/// A report about a member; `None` if there is no such member.
+#[must_use]
+pub fn member_report(engine: &Engine, report: &request::MemberReport, now: Instant) -> Option<Input> {
+    let (pool, member) = find_member(engine, &report.pool, &report.member)?;
+    let news = match report.state {
+        request::MemberNews::RateLimited { reset_ms } => {
+            MemberNews::RateLimited { until: reset_ms.map(|ms| now.after(duration(ms))) }
+        }
+        request::MemberNews::Overloaded => MemberNews::Overloaded,
+        request::MemberNews::Up => MemberNews::Up,
+    };
+    Some(Input::MemberReport { pool, member, news })
+}
+
+/// A lease to register; `None` if its pool is not configured. A member that is gone counts as none.
+#[must_use]
+pub fn held(engine: &Engine, session: SessionId, lease: &request::HeldLease) -> Option<Held> {
+    let pool = engine.pool_id(&lease.pool)?;
+    Some(Held {
+        session,
+        lease: LeaseId(lease.lease),
+        pool,
+        key: lease.key.map(key),
+        member: lease.member.as_ref().and_then(|name| engine.member_id(pool, name)),
+        kind: kind(lease.kind),
+        age: duration(lease.age_ms),
+    })
+}
+
+/// A grant with its member's name.
+#[must_use]
+pub fn grant(engine: &Engine, grant: &Grant) -> Reply {
+    let pool = grant.lease.and_then(|lease| engine.pool_of(lease));
+    let member = pool.zip(grant.member).and_then(|(pool, member)| engine.member_name(pool, member));
+    Reply::Grant(reply::Grant {
+        lease: grant.lease.map_or(0, |lease| lease.0),
+        member: member.map(str::to_owned),
+        waited_ms: millis(grant.waited),
+    })
+}
+
+/// A refusal with its sentence.
+#[must_use]
+pub fn shed(entry: &Entry) -> Reply {
+    let decision = &entry.decision;
+    let numbers = &decision.numbers;
+    let pool = &entry.pool;
+    // Numbers of the caller and of the whole pool; no other key is ever named.
+    let detail = match decision.reason {
+        Reason::FairShare => format!(
+            "your key holds {} of its share of {}; pool {pool} has {} of {} slots in use by {} active keys",
+            numbers.key_in_flight, numbers.share, numbers.in_flight, numbers.capacity, numbers.active_keys
+        ),
+        Reason::PoolExhausted => {
+            format!("all slots of pool {pool} are in use: {} of {}", numbers.in_flight, numbers.capacity)
+        }
+        Reason::AllCooling => format!("every member of pool {pool} is rate limited upstream"),
+        Reason::NodeCap => {
+            format!("this node handles {} of at most {} requests", numbers.node_counted, numbers.node_cap)
+        }
+        Reason::KeyQueueFull => "too many requests of your key are waiting".to_owned(),
+        Reason::QueueFull => format!("too many requests are waiting for pool {pool}: {}", numbers.parked),
+    };
+    Reply::Shed(reply::Shed {
+        status: decision.status,
+        origin: match decision.origin {
+            Origin::Key => reply::Origin::Key,
+            Origin::Pool => reply::Origin::Pool,
+            Origin::Node => reply::Origin::Node,
+            Origin::Upstream => reply::Origin::Upstream,
+        },
+        reason: reason(decision.reason).to_owned(),
+        retry_after_ms: millis(decision.retry_after),
+        decision: decision.id.0,
+        detail,
+    })
+}
+
+/// Stable name of a reason, for the wire, metrics and JSON.
+#[must_use]
+pub fn reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::FairShare => "fair_share",
+        Reason::PoolExhausted => "pool_exhausted",
+        Reason::AllCooling => "all_cooling",
+        Reason::NodeCap => "node_cap",
+        Reason::KeyQueueFull => "key_queue_full",
+        Reason::QueueFull => "queue_full",
+    }
+}
+
+/// Stable name of an origin.
+#[must_use]
+pub fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Key => "key",
+        Origin::Pool => "pool",
+        Origin::Node => "node",
+        Origin::Upstream => "upstream",
+    }
+}
+
+/// What is wrong with a request, for the proxy's developer.
+#[must_use]
+pub fn reject(why: RejectReason) -> &'static str {
+    match why {
+        RejectReason::UnknownPool => "no such pool",
+        RejectReason::UnknownMember => "a candidate or sticky member is not in the pool",
+        RejectReason::DuplicateRequest => "this request id is still unanswered",
+        RejectReason::ReattachWithoutMember => "a re-attach names the member of its running session",
+        RejectReason::NoSuchLease => "this session holds no such lease, or it was already moved",
+    }
+}
+
+/// Why a lease was revoked, on the wire.
+#[must_use]
+pub fn revoke(reason: RevokeReason) -> reply::RevokeReason {
+    match reason {
+        RevokeReason::Expired => reply::RevokeReason::Expired,
+        RevokeReason::Operator => reply::RevokeReason::Operator,
+        RevokeReason::PoolGone => reply::RevokeReason::PoolGone,
+        RevokeReason::Unknown => reply::RevokeReason::Unknown,
+    }
+}
+
+/// A duration in whole milliseconds, saturating.
+#[must_use]
+pub fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// A key as proxies know it.
+#[must_use]
+pub fn hash(key: KeyId) -> KeyHash {
+    KeyHash(key.0.to_be_bytes())
+}
+
+fn key(hash: KeyHash) -> KeyId {
+    KeyId(u128::from_be_bytes(hash.0))
+}
+
+fn kind(kind: request::Kind) -> Kind {
+    match kind {
+        request::Kind::Ordinary => Kind::Ordinary,
+        request::Kind::Reattach => Kind::Reattach,
+        request::Kind::Exempt => Kind::Exempt,
+    }
+}
+
+fn duration(ms: u32) -> Duration {
+    Duration::from_millis(u64::from(ms))
+}
+
+fn find_member(engine: &Engine, pool: &str, member: &str) -> Option<(PoolId, MemberId)> {
+    let pool = engine.pool_id(pool)?;
+    Some((pool, engine.member_id(pool, member)?))
+}

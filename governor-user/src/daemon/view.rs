@@ -1,0 +1,45 @@
+//! What the driver shows: one consistent moment, owned, for the control API and the metrics.
+
+use crate::proxy::peer::Peer;
+use governor_common::wire::reply::Overload;
+use governor_engine::id::{KeyId, SessionId};
+use governor_engine::policy::NodePolicy;
+use governor_engine::snapshot::Snapshot;
+use governor_engine::time::Instant;
+use std::collections::BTreeMap;
+
+/// One moment.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// When.
+    pub now: Instant,
+    /// Changes with every start.
+    pub epoch: u16,
+    /// The engine.
+    pub snapshot: Snapshot,
+    /// Labels of the keys in the snapshot.
+    pub labels: BTreeMap<KeyId, String>,
+    /// Proxies, also those whose connection is lost while they hold leases.
+    pub sessions: Vec<SessionView>,
+    /// Level, pressure, causes.
+    pub overload: Overload,
+    /// Seconds until the bypass ends by itself.
+    pub bypass_remaining: Option<u64>,
+    /// A stop was ordered.
+    pub draining: bool,
+    /// Limits of the node.
+    pub node: NodePolicy,
+}
+
+/// One proxy.
+#[derive(Clone, Debug)]
+pub struct SessionView {
+    /// Its session.
+    pub id: SessionId,
+    /// The name it gave itself.
+    pub name: String,
+    /// Who it is.
+    pub peer: Peer,
+    /// Leases it holds.
+    pub leases: u32,
+}

@@ -1,0 +1,40 @@
+//! OpenMetrics: what the daemon measures by itself ([`Recorder`]), and everything else read from a view and an
+//! observation at each scrape ([`families`]). Labels are bounded; no raw key and no client address is ever one.
+
+pub mod families;
+pub mod serve;
+
+use governor_engine::time::Duration;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
+
+/// Bounds of the wait histogram in seconds: powers of 2 from 1 ms to 65 s, cut so that they are also bounds of a native
+/// histogram.
+fn wait_bounds() -> impl Iterator<Item = f64> {
+    (-10..=6).map(f64::from).map(f64::exp2)
+}
+
+/// Counts what no view shows. Cheap to clone; all clones count together.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    waits: Histogram,
+    rejected: Counter,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self { waits: Histogram::new(wait_bounds()), rejected: Counter::default() }
+    }
+}
+
+impl Recorder {
+    /// A grant after this time parked, zero for at once.
+    pub fn waited(&self, time: Duration) {
+        self.waits.observe(time.as_secs_f64());
+    }
+
+    /// A request named a pool or member that is not configured.
+    pub fn rejected(&self) {
+        self.rejected.inc();
+    }
+}

@@ -1,0 +1,114 @@
+//! Unix sockets with their final mode from the first moment. A socket file that a live process answers on is never
+//! removed; only a refused connection proves that it is left over.
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::Mode;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use tokio::net::UnixListener;
+
+/// A bound socket; its file goes away with it.
+#[derive(Debug)]
+pub struct BoundSocket {
+    /// The listener.
+    pub listener: UnixListener,
+    /// Removes the file when dropped.
+    pub file: SocketFile,
+}
+
+/// The file of a bound socket.
+#[derive(Debug)]
+pub struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.0) {
+            tracing::debug!(path = %self.0.display(), %error, "socket file was already gone");
+        }
+    }
+}
+
+/// Binds `path` with this mode and, if named, this group.
+///
+/// # Errors
+/// The path is a live instance's socket, is no socket, or cannot be made; the message says which and what to do.
+pub fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<BoundSocket> {
+    let shown = path.display();
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder of {shown}"))?;
+    }
+    remove_leftover(path)?;
+    // Owner-only until the group is right, then the mode that was asked for: nobody gets in between.
+    let before = rustix::process::umask(Mode::from_raw_mode(0o177));
+    let bound = UnixListener::bind(path);
+    rustix::process::umask(before);
+    let listener = bound.with_context(|| format!("cannot listen on {shown}"))?;
+    let bound = BoundSocket { listener, file: SocketFile(path.to_owned()) };
+    if let Some(name) = group {
+        let gid = super::peer::group_id(name).with_context(|| format!("no group named \"{name}\" for {shown}"))?;
+        std::os::unix::fs::chown(path, None, Some(gid)).with_context(|| format!("cannot give {shown} to {name}"))?;
+    }
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+        .with_context(|| format!("cannot set the mode of {shown}"))?;
+    Ok(bound)
+}
+
+fn remove_leftover(path: &Path) -> Result<()> {
+    let shown = path.display();
+    let kind = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.file_type(),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).with_context(|| format!("cannot look at {shown}")),
+    };
+    if !kind.is_socket() {
+        bail!("{shown} is not a socket: move it away or choose another path");
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => bail!("another governord is running on {shown}: stop it first or choose another path"),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).with_context(|| format!("cannot remove the left-over socket {shown}"))
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot tell whether {shown} is in use, so it stays")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(path: &Path) -> String {
+        format!("{:#}", bind(path, 0o600, None).unwrap_err())
+    }
+
+    #[tokio::test]
+    async fn a_live_instance_is_left_alone_and_a_leftover_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let first = bind(&path, 0o600, None).unwrap();
+        assert!(refusal(&path).contains("another governord is running"));
+        assert!(path.exists(), "the live instance's socket stays");
+        drop(first);
+        assert!(!path.exists());
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "a listener that died left its file");
+        bind(&path, 0o600, None).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_regular_file_is_not_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        std::fs::write(&path, "mine").unwrap();
+        assert!(refusal(&path).contains("is not a socket"));
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+    }
+
+    #[tokio::test]
+    async fn the_socket_has_the_mode_that_was_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let _bound = bind(&path, 0o660, None).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+    }
+}

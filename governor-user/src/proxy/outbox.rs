@@ -1,0 +1,130 @@
+//! Bytes waiting to go to one proxy. Bounded: a proxy that does not read is disconnected at the bound and never stalls
+//! the driver or another session.
+
+use bytes::{Bytes, BytesMut};
+use governor_common::wire::codec;
+use governor_common::wire::reply::{ErrorCode, Reply};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// Bytes a session may leave unread: some 10,000 grants.
+pub const BOUND: usize = 1 << 20;
+
+/// The driver's end.
+#[derive(Clone, Debug)]
+pub struct Outbox(Arc<Shared>);
+
+/// The session's end.
+#[derive(Debug)]
+pub struct Drain(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    ready: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    bytes: BytesMut,
+    end: Option<End>,
+}
+
+/// Why nothing more will come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The daemon is done with this session.
+    Closed,
+    /// The proxy left [`BOUND`] bytes unread.
+    SlowReader,
+}
+
+/// Makes both ends.
+#[must_use]
+pub fn channel() -> (Outbox, Drain) {
+    let shared = Arc::new(Shared::default());
+    (Outbox(Arc::clone(&shared)), Drain(shared))
+}
+
+impl Outbox {
+    /// Queues one frame. After an end it queues nothing.
+    pub fn push(&self, reply: &Reply, request: u32) {
+        let mut state = self.0.state();
+        if state.end.is_some() {
+            return;
+        }
+        if let Err(error) = codec::encode_reply(reply, request, &mut state.bytes) {
+            // Only a list the daemon made can be too long: the proxy is told that something is missing.
+            tracing::error!(%error, "a reply does not fit a frame");
+            let message = "the answer does not fit a frame".to_owned();
+            codec::encode_reply(&Reply::Error { code: ErrorCode::Malformed, message }, request, &mut state.bytes).ok();
+        }
+        if state.bytes.len() > BOUND {
+            state.end = Some(End::SlowReader);
+        }
+        self.0.ready.notify_one();
+    }
+
+    /// Ends the session after what is queued.
+    pub fn close(&self) {
+        self.0.state().end.get_or_insert(End::Closed);
+        self.0.ready.notify_one();
+    }
+}
+
+impl Drain {
+    /// The next bytes to write, or the end.
+    ///
+    /// # Errors
+    /// Nothing more will come, and why.
+    pub async fn next(&self) -> Result<Bytes, End> {
+        loop {
+            {
+                let mut state = self.0.state();
+                if state.end == Some(End::SlowReader) {
+                    return Err(End::SlowReader);
+                }
+                if !state.bytes.is_empty() {
+                    return Ok(state.bytes.split().freeze());
+                }
+                if let Some(end) = state.end {
+                    return Err(end);
+                }
+            }
+            self.0.ready.notified().await;
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The lock is held for a copy of bytes only; a panic there leaves them whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_queued_before_a_close_still_goes_out() {
+        let (outbox, drain) = channel();
+        outbox.push(&Reply::Pong, 7);
+        outbox.close();
+        outbox.push(&Reply::Pong, 8);
+        let mut alone = BytesMut::new();
+        codec::encode_reply(&Reply::Pong, 7, &mut alone).unwrap();
+        assert_eq!(drain.next().await.unwrap(), alone);
+        assert_eq!(drain.next().await, Err(End::Closed));
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_does_not_read_is_cut_at_the_bound() {
+        let (outbox, drain) = channel();
+        for request in 0..u32::try_from(BOUND).unwrap() {
+            outbox.push(&Reply::Pong, request);
+        }
+        assert_eq!(drain.next().await, Err(End::SlowReader));
+    }
+}

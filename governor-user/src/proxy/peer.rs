@@ -1,0 +1,135 @@
+//! Who is at the other end: user and process as the kernel tells, and the moment that process ends.
+
+use anyhow::{Context, Result};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::io::unix::AsyncFd;
+
+/// The peer of a Unix stream socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process; `None` when it lives in a foreign pid namespace.
+    pub pid: Option<u32>,
+    /// Its user.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+}
+
+impl Peer {
+    /// Reads SO_PEERCRED.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn of(socket: &impl AsFd) -> Result<Self> {
+        let credentials =
+            rustix::net::sockopt::socket_peercred(socket).context("cannot read the peer's credentials")?;
+        let pid = u32::try_from(credentials.pid.as_raw_nonzero().get()).ok();
+        Ok(Self { pid, uid: credentials.uid.as_raw(), gid: credentials.gid.as_raw() })
+    }
+}
+
+/// Ends when the process does; never, where its end cannot be watched.
+#[derive(Debug)]
+pub struct ExitWatch(Option<AsyncFd<OwnedFd>>);
+
+impl ExitWatch {
+    /// Watches the peer's process through a pidfd. Called while the connection is open, so the number still names the
+    /// process that connected or one that inherited the socket.
+    #[must_use]
+    pub fn of(peer: &Peer) -> Self {
+        let pidfd = peer
+            .pid
+            .and_then(|pid| i32::try_from(pid).ok())
+            .and_then(Pid::from_raw)
+            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Self(pidfd.and_then(super::fd::readable))
+    }
+
+    /// Waits for the end of the process.
+    pub async fn exited(&self) {
+        match &self.0 {
+            // A pidfd reads as ready once, at the end of its process, and stays so.
+            Some(fd) => drop(fd.readable().await),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Which users may open a session.
+#[derive(Clone, Debug, Default)]
+pub struct Allowed(Option<Vec<u32>>);
+
+impl Allowed {
+    /// From names or numbers; an empty list allows whom the socket's mode lets in.
+    ///
+    /// # Errors
+    /// A name that is no user of this machine.
+    pub fn from_names(names: &[String]) -> Result<Self> {
+        if names.is_empty() {
+            return Ok(Self(None));
+        }
+        let ids: Result<Vec<u32>> = names
+            .iter()
+            .map(|name| {
+                name.parse()
+                    .ok()
+                    .or_else(|| account_id("/etc/passwd", name))
+                    .with_context(|| format!("daemon.allow_users: no user named \"{name}\" on this machine"))
+            })
+            .collect();
+        Ok(Self(Some(ids?)))
+    }
+
+    /// Whether this peer may. Root always may.
+    #[must_use]
+    pub fn permits(&self, peer: &Peer) -> bool {
+        peer.uid == 0 || self.0.as_ref().is_none_or(|ids| ids.contains(&peer.uid))
+    }
+}
+
+/// The id of a group given by name or number.
+#[must_use]
+pub fn group_id(name: &str) -> Option<u32> {
+    name.parse().ok().or_else(|| account_id("/etc/group", name))
+}
+
+/// Third field of the line that starts with `name:`. Accounts from directory services are given by number.
+fn account_id(file: &str, name: &str) -> Option<u32> {
+    let text = std::fs::read_to_string(file).ok()?;
+    text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_are_found_by_name_and_by_number() {
+        assert_eq!(group_id("root"), Some(0));
+        assert_eq!(group_id("4711"), Some(4711));
+        assert_eq!(group_id("no-such-group"), None);
+        let error = Allowed::from_names(&["no-such-user".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("no-such-user"), "{error}");
+    }
+
+    #[test]
+    fn an_empty_list_leaves_it_to_the_sockets_mode() {
+        let peer = Peer { pid: None, uid: 1000, gid: 1000 };
+        assert!(Allowed::from_names(&[]).unwrap().permits(&peer));
+        let only = Allowed::from_names(&["1001".to_owned()]).unwrap();
+        assert!(!only.permits(&peer) && only.permits(&Peer { uid: 0, ..peer }));
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_process_is_seen() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let watch = ExitWatch::of(&Peer { pid: Some(child.id()), uid: 0, gid: 0 });
+        child.kill().unwrap();
+        tokio::time::timeout(std::time::Duration::from_secs(10), watch.exited()).await.unwrap();
+        child.wait().unwrap();
+    }
+}
