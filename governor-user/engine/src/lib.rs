@@ -12,6 +12,7 @@ mod invariants;
 pub mod io;
 mod lease;
 mod load;
+mod lookup;
 mod member;
 mod park;
 pub mod policy;
