@@ -1,6 +1,7 @@
 //! Admission for the time the daemon is away: what this process may run by the last limits it was told, and what it
 //! runs now. Counts always, decides only when asked; knows no socket and reads no clock.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -203,10 +204,7 @@ fn names_contain(names: &[String], name: &str) -> bool {
 }
 
 /// One less; a count that reaches 0 leaves the table.
-fn decrement<K: Ord, Q: Ord + ?Sized>(counts: &mut BTreeMap<K, u32>, key: &Q)
-where
-    K: std::borrow::Borrow<Q>,
-{
+fn decrement<K: Ord + Borrow<Q>, Q: Ord + ?Sized>(counts: &mut BTreeMap<K, u32>, key: &Q) {
     if let Some(count) = counts.get_mut(key) {
         *count -= 1;
         if *count == 0 {

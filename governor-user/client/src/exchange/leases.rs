@@ -1,0 +1,203 @@
+//! Live leases: begun, renewed, moved, registered, given back.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use governor_common::wire::codec::{HELD_PER_FRAME, RENEWALS_PER_FRAME};
+use governor_common::wire::reply::RevokeReason;
+use governor_common::wire::request::{HeldLease, Kind, Renewal, Request};
+use tokio::time::Instant;
+use tracing::info;
+
+use super::{Exchange, Held, Link, Moved, Open, Phase, millis};
+use crate::error::Refused;
+use crate::lease::{Beginning, Lease, LeaseState};
+
+impl Exchange {
+    /// Makes the lease that answers a request.
+    pub(super) fn begin(&mut self, ticket: u64, id: u64, member: Option<Arc<str>>, fallback: bool, now: Instant) {
+        let Some(waiting) = self.waiting.get(&ticket) else { return };
+        let Some(queue) = self.queue.upgrade() else {
+            // Nobody is left who could hold it.
+            if id != 0 {
+                self.releases.push(id);
+            }
+            self.waiting.remove(&ticket);
+            return;
+        };
+        self.next_slot += 1;
+        let ask = &waiting.ask.wire;
+        let state = LeaseState::begin(Beginning {
+            slot: self.next_slot,
+            id,
+            pool: ask.pool.as_str().into(),
+            key: ask.key,
+            label: ask.label.clone(),
+            kind: ask.kind,
+            member,
+            waited: now.saturating_duration_since(waiting.since),
+            fallback,
+            granted: now,
+        });
+        let phase = match (ask.kind, fallback) {
+            (Kind::Exempt, _) => Phase::Uncounted,
+            (Kind::Ordinary | Kind::Reattach, true) => Phase::Unregistered,
+            (Kind::Ordinary | Kind::Reattach, false) if id == 0 => Phase::Uncounted,
+            (Kind::Ordinary | Kind::Reattach, false) => Phase::Counted,
+        };
+        if phase == Phase::Counted {
+            self.by_id.insert(id, state.slot);
+        }
+        self.local_enter(&state);
+        self.held.insert(state.slot, Held { state: state.clone(), phase, moved: false });
+        self.answer(ticket, Ok(Lease::new(state, queue)));
+    }
+
+    pub(super) fn release(&mut self, slot: u64) {
+        let Some(held) = self.held.get_mut(&slot) else { return };
+        let state = held.state.clone();
+        let id = state.id.load(Ordering::Acquire);
+        match held.phase {
+            Phase::Registering => held.phase = Phase::Ending,
+            Phase::Ending => return,
+            Phase::Counted => {
+                self.by_id.remove(&id);
+                self.releases.push(id);
+                self.held.remove(&slot);
+            }
+            Phase::Unregistered | Phase::Uncounted => {
+                self.held.remove(&slot);
+            }
+        }
+        self.local_leave(&state);
+    }
+
+    pub(super) fn revoke(&mut self, lease: u64, reason: RevokeReason) {
+        let Some(slot) = self.by_id.remove(&lease) else { return };
+        let Some(held) = self.held.get_mut(&slot) else { return };
+        if held.phase == Phase::Ending {
+            self.held.remove(&slot);
+            return;
+        }
+        info!(lease, ?reason, "a lease was revoked");
+        held.phase = Phase::Uncounted;
+        held.state.revoke(reason);
+        self.queue.counters().revoked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn renew(&mut self, now: Instant) {
+        let counted = self.held.values().filter(|held| held.phase == Phase::Counted);
+        let renewals: Vec<Renewal> = counted
+            .map(|held| Renewal {
+                lease: held.state.id.load(Ordering::Acquire),
+                idle_ms: held.state.idle(now).map(millis),
+            })
+            .collect();
+        for leases in renewals.chunks(RENEWALS_PER_FRAME) {
+            self.put(&Request::Renew { leases: leases.to_vec() });
+        }
+    }
+
+    pub(super) fn move_away(&mut self, slot: u64, reply: Moved, now: Instant) {
+        let Some(held) = self.held.get_mut(&slot) else {
+            drop(reply.send(Err(Refused::over())));
+            return;
+        };
+        if held.moved {
+            drop(reply.send(Err(Refused::rejected("a lease moves only once".to_owned()))));
+            return;
+        }
+        let state = held.state.clone();
+        match (self.link, held.phase) {
+            (Link::Up, Phase::Counted) => {
+                held.moved = true;
+                let request = self.put(&Request::Move { lease: state.id.load(Ordering::Acquire) });
+                self.open.insert(request, Open::Move(slot, reply));
+            }
+            (_, Phase::Uncounted | Phase::Ending) => drop(reply.send(Err(Refused::over()))),
+            _ if self.away => {
+                held.moved = true;
+                let from = state.member();
+                let other = self.local.other_member(&state.pool, from.as_deref(), slot, now);
+                if let Some(to) = &other {
+                    self.local.move_member(&state.pool, from.as_ref(), to);
+                    state.set_member(Some(to.clone()));
+                }
+                drop(reply.send(other.ok_or_else(Refused::over)));
+            }
+            _ => self.deferred_moves.push((slot, reply)),
+        }
+    }
+
+    /// Tells the daemon of every lease it does not count for this session.
+    pub(super) fn register(&mut self, now: Instant) {
+        let unregistered = self.held.values_mut().filter(|held| held.phase == Phase::Unregistered);
+        let leases: Vec<(u64, HeldLease)> = unregistered
+            .map(|held| {
+                held.phase = Phase::Registering;
+                (held.state.slot, held.state.held(now))
+            })
+            .collect();
+        for chunk in leases.chunks(HELD_PER_FRAME) {
+            for (slot, lease) in chunk {
+                self.by_id.insert(lease.lease, *slot);
+            }
+            let (slots, leases) = chunk.iter().cloned().unzip();
+            let request = self.put(&Request::Register { leases });
+            self.open.insert(request, Open::Register(slots));
+        }
+    }
+
+    pub(super) fn registered(&mut self, request: u32, leases: &[(u64, u64)], now: Instant) {
+        let Some(Open::Register(slots)) = self.take_open(request, |open| matches!(open, Open::Register(_))) else {
+            return;
+        };
+        let ids: BTreeMap<u64, u64> = leases.iter().copied().collect();
+        for slot in slots {
+            let Some(held) = self.held.get_mut(&slot) else { continue };
+            let old = held.state.wire_id();
+            self.by_id.remove(&old);
+            let new = ids.get(&old).copied().filter(|id| *id != 0);
+            match (new, held.phase) {
+                (Some(new), Phase::Ending) => {
+                    self.releases.push(new);
+                    self.held.remove(&slot);
+                }
+                (None, Phase::Ending) => {
+                    self.held.remove(&slot);
+                }
+                (Some(new), _) => {
+                    held.phase = Phase::Counted;
+                    held.state.id.store(new, Ordering::Release);
+                    self.by_id.insert(new, slot);
+                    self.queue.counters().registered.fetch_add(1, Ordering::Relaxed);
+                }
+                (None, _) => {
+                    held.phase = Phase::Uncounted;
+                    held.state.revoke(RevokeReason::PoolGone);
+                }
+            }
+        }
+        for (slot, reply) in mem::take(&mut self.deferred_moves) {
+            self.move_away(slot, reply, now);
+        }
+    }
+
+    fn take_open(&mut self, request: u32, is: impl FnOnce(&Open) -> bool) -> Option<Open> {
+        if self.open.get(&request).is_some_and(is) { self.open.remove(&request) } else { None }
+    }
+
+    fn local_enter(&mut self, state: &LeaseState) {
+        if state.kind != Kind::Exempt {
+            self.local.enter(&state.pool, state.key, state.member().as_ref());
+        }
+    }
+
+    fn local_leave(&mut self, state: &LeaseState) {
+        if state.kind != Kind::Exempt {
+            self.local.leave(&state.pool, state.key, state.member().as_ref());
+        }
+    }
+}

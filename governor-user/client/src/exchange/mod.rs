@@ -1,0 +1,404 @@
+//! The conversation with the daemon as a state machine: commands, frames and time go in, bytes and answers come out.
+//! Owns every unanswered request and every live lease of this process. Opens no socket and reads no clock; `session`
+//! does both.
+//!
+//! ```text
+//!  Down ──connected──▶ Greeting ──Welcome──▶ Up ──Drain──▶ Draining
+//!   ▲                     │                   │               │
+//!   └─────────────────────┴───disconnected────┴───────────────┘
+//! ```
+//!
+//! In every state but `Up` requests wait. Once that has lasted for the configured patience the daemon is *away* and the
+//! fallback decides what waits and what comes. `Welcome` ends it: all leases are registered, then all requests sent.
+
+mod leases;
+mod requests;
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use governor_common::wire::VERSION;
+use governor_common::wire::codec::{RELEASES_PER_FRAME, encode_request};
+use governor_common::wire::reply::{ErrorCode, Overload, Reply, Welcome};
+use governor_common::wire::request::{Hello, Request};
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::ask::AcquireRequest;
+use crate::client::{Command, WeakQueue};
+use crate::config::Config;
+use crate::error::Refused;
+use crate::fallback::LocalShare;
+use crate::lease::{Lease, LeaseState};
+
+/// Leases are renewed this often, or three times per ttl if that is shorter.
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+
+/// A session that says nothing for this long is probed ...
+const PROBE_AFTER: Duration = Duration::from_secs(3);
+
+/// ... and given up when the probe (or the greeting) has no answer for this long: a stopped daemon holds its socket
+/// open. Counted from the probe, so that a pause of this process is not taken for the daemon's.
+const PROBE_PATIENCE: Duration = Duration::from_secs(6);
+
+type Answer = oneshot::Sender<Result<Lease, Refused>>;
+type Moved = oneshot::Sender<Result<Arc<str>, Refused>>;
+
+/// The state of the conversation.
+pub(crate) struct Exchange {
+    name: String,
+    patience: Duration,
+    max_wait: Duration,
+    link: Link,
+    /// Since when nothing can be asked of the daemon; `None` while it can.
+    unserved: Option<Instant>,
+    away: bool,
+    last_session: Option<u64>,
+    welcomed: bool,
+    renew_every: Duration,
+    renew_at: Instant,
+    probe_at: Instant,
+    /// When the oldest unanswered probe was sent.
+    probed: Option<Instant>,
+    next_request: u32,
+    next_slot: u64,
+    /// By ticket, that is in order of arrival.
+    waiting: BTreeMap<u64, Waiting>,
+    /// What the daemon owes an answer to.
+    open: BTreeMap<u32, Open>,
+    /// By slot.
+    held: BTreeMap<u64, Held>,
+    /// Slots by the id the daemon knows.
+    by_id: BTreeMap<u64, u64>,
+    deferred_moves: Vec<(u64, Moved)>,
+    releases: Vec<u64>,
+    local: LocalShare,
+    queue: WeakQueue,
+    overload: watch::Sender<Overload>,
+    connected: watch::Sender<bool>,
+    out: BytesMut,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    Down,
+    Greeting,
+    Up,
+    Draining,
+}
+
+/// A request without an answer.
+struct Waiting {
+    ask: Box<AcquireRequest>,
+    reply: Answer,
+    since: Instant,
+    /// The frame that carries it, on this connection.
+    request: Option<u32>,
+}
+
+/// A frame without an answer.
+enum Open {
+    Acquire(u64),
+    Move(u64, Moved),
+    Register(Vec<u64>),
+}
+
+/// A lease whose guard is alive, or was dropped while its registration was on the way.
+struct Held {
+    state: Arc<LeaseState>,
+    phase: Phase,
+    moved: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The daemon counts it.
+    Counted,
+    /// The daemon has yet to be told of it.
+    Unregistered,
+    /// It was told, and the new id is on its way.
+    Registering,
+    /// As above, but the guard is gone: release it under the new id.
+    Ending,
+    /// Takes no slot: exempt, revoked, or not taken at registration.
+    Uncounted,
+}
+
+/// The session cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// Worth another attempt soon.
+    Retry,
+    /// The daemon refused this proxy or its version: only a change of configuration helps.
+    Denied,
+}
+
+impl Exchange {
+    pub(crate) fn new(
+        config: &Config,
+        queue: WeakQueue,
+        overload: watch::Sender<Overload>,
+        connected: watch::Sender<bool>,
+        now: Instant,
+    ) -> Self {
+        Self {
+            name: config.name.clone(),
+            patience: config.patience,
+            max_wait: config.max_wait,
+            link: Link::Down,
+            unserved: Some(now),
+            away: false,
+            last_session: None,
+            welcomed: false,
+            renew_every: RENEW_EVERY,
+            renew_at: now,
+            probe_at: now,
+            probed: None,
+            next_request: 0,
+            next_slot: 0,
+            waiting: BTreeMap::new(),
+            open: BTreeMap::new(),
+            held: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            deferred_moves: Vec::new(),
+            releases: Vec::new(),
+            local: LocalShare::new(config.fallback, config.node_cap),
+            queue,
+            overload,
+            connected,
+            out: BytesMut::new(),
+        }
+    }
+
+    /// A connection stands: greets.
+    pub(crate) fn handle_connected(&mut self, now: Instant) {
+        self.link = Link::Greeting;
+        self.probed = Some(now);
+        self.out.clear();
+        let hello = Hello { version: VERSION, name: self.name.clone(), resume: self.last_session };
+        self.put(&Request::Hello(hello));
+    }
+
+    /// The connection broke: what it carried is to be said again on the next.
+    pub(crate) fn handle_disconnected(&mut self, now: Instant) {
+        self.link = Link::Down;
+        self.probed = None;
+        self.unserved.get_or_insert(now);
+        self.connected.send_replace(false);
+        self.out.clear();
+        self.releases.clear();
+        self.by_id.clear();
+        for (_, open) in mem::take(&mut self.open) {
+            match open {
+                Open::Move(slot, reply) => {
+                    if let Some(held) = self.held.get_mut(&slot) {
+                        held.moved = false;
+                    }
+                    self.deferred_moves.push((slot, reply));
+                }
+                Open::Acquire(_) | Open::Register(_) => {}
+            }
+        }
+        for waiting in self.waiting.values_mut() {
+            waiting.request = None;
+        }
+        // A lease that ended unregistered dies with the session that granted it.
+        self.held.retain(|_, held| held.phase != Phase::Ending);
+        for held in self.held.values_mut() {
+            if held.phase != Phase::Uncounted {
+                held.phase = Phase::Unregistered;
+            }
+        }
+        self.publish();
+    }
+
+    /// Something this process wants.
+    pub(crate) fn handle_command(&mut self, command: Command, now: Instant) {
+        match command {
+            Command::Acquire { ticket, ask, reply } => {
+                self.waiting.insert(ticket, Waiting { ask, reply, since: now, request: None });
+                self.advance(ticket, now);
+            }
+            Command::Cancel { ticket } => self.cancel(ticket),
+            Command::Release { slot } => self.release(slot),
+            Command::Move { slot, reply } => self.move_away(slot, reply, now),
+            Command::Report(report) => {
+                self.local.report(&report, now);
+                if self.link == Link::Up {
+                    self.put(&Request::MemberReport(report));
+                }
+            }
+        }
+        self.publish();
+    }
+
+    /// Something the daemon said.
+    ///
+    /// # Errors
+    ///
+    /// [`Broken`] when the connection must be closed.
+    pub(crate) fn handle_reply(&mut self, reply: Reply, request: u32, now: Instant) -> Result<(), Broken> {
+        self.probed = None;
+        self.probe_at = now + PROBE_AFTER;
+        match reply {
+            Reply::Welcome(welcome) => self.welcome(&welcome, now)?,
+            Reply::Grant(grant) => self.grant(request, grant, now),
+            Reply::Shed(shed) => self.shed(request, shed),
+            Reply::Reject { reason } => self.refuse(request, Refused::rejected(reason)),
+            Reply::Registered { leases } => self.registered(request, &leases, now),
+            Reply::Revoke { lease, reason } => self.revoke(lease, reason),
+            Reply::Overload(overload) => {
+                self.overload.send_replace(overload);
+            }
+            Reply::Limits(limits) => self.local.learn(limits),
+            Reply::Drain => {
+                info!("the governor is draining");
+                self.link = Link::Draining;
+                self.unserved = Some(now);
+            }
+            Reply::Error { code, message } => self.error(request, code, message)?,
+            Reply::Parked | Reply::Pong => {}
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// Time passed.
+    ///
+    /// # Errors
+    ///
+    /// [`Broken`] when the daemon has been silent for too long.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) -> Result<(), Broken> {
+        if self.probed.is_some_and(|probed| now >= probed + PROBE_PATIENCE) {
+            warn!("the governor does not answer");
+            return Err(Broken::Retry);
+        }
+        if self.is_open() {
+            if now >= self.probe_at {
+                self.probe_at = now + PROBE_AFTER;
+                self.probed.get_or_insert(now);
+                self.put(&Request::Ping);
+            }
+            if now >= self.renew_at {
+                self.renew_at = now + self.renew_every;
+                self.renew(now);
+            }
+        }
+        if let Some(since) = self.unserved {
+            if !self.away && now >= since + self.patience {
+                warn!(requests = self.waiting.len(), "the governor is away: the fallback decides");
+                self.away = true;
+                self.overload.send_replace(Overload::default());
+            }
+            let due: Vec<u64> =
+                self.waiting.iter().filter(|(_, w)| self.away || w.expired(now)).map(|(t, _)| *t).collect();
+            for ticket in due {
+                self.fall_back(ticket, now);
+            }
+            if self.away {
+                for (slot, reply) in mem::take(&mut self.deferred_moves) {
+                    self.move_away(slot, reply, now);
+                }
+            }
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// When `handle_timeout` has something to do next, if nothing else happens.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let silence = self.probed.map(|probed| probed + PROBE_PATIENCE);
+        let open = self.is_open().then(|| self.probe_at.min(self.renew_at));
+        let away = self.unserved.filter(|_| !self.away).map(|since| since + self.patience);
+        let expiry = self.unserved.and_then(|_| self.waiting.values().filter_map(Waiting::expiry).min());
+        [silence, open, away, expiry].into_iter().flatten().min()
+    }
+
+    /// Bytes to write. The writer takes what it wrote off the front.
+    pub(crate) fn poll_output(&mut self) -> &mut BytesMut {
+        if self.is_open() && !self.releases.is_empty() {
+            for leases in mem::take(&mut self.releases).chunks(RELEASES_PER_FRAME) {
+                self.put(&Request::Release { leases: leases.to_vec() });
+            }
+        }
+        &mut self.out
+    }
+
+    fn welcome(&mut self, welcome: &Welcome, now: Instant) -> Result<(), Broken> {
+        if self.link != Link::Greeting {
+            warn!("the governor greets twice");
+            return Err(Broken::Retry);
+        }
+        if welcome.version == 0 || welcome.version > VERSION {
+            warn!(theirs = welcome.version, ours = VERSION, "the governor speaks another version");
+            return Err(Broken::Denied);
+        }
+        let counters = self.queue.counters();
+        if self.welcomed {
+            counters.reconnects.fetch_add(1, Ordering::Relaxed);
+        }
+        info!(session = welcome.session, epoch = welcome.epoch, leases = self.held.len(), "connected to the governor");
+        self.link = Link::Up;
+        self.welcomed = true;
+        self.unserved = None;
+        self.away = false;
+        self.last_session = Some(welcome.session);
+        let ttl = Duration::from_millis(welcome.lease_ttl_ms.into());
+        self.renew_every = RENEW_EVERY.min(ttl / 3).max(Duration::from_millis(10));
+        self.renew_at = now + self.renew_every;
+        self.connected.send_replace(true);
+        self.register(now);
+        let tickets: Vec<u64> = self.waiting.keys().copied().collect();
+        for ticket in tickets {
+            self.send_acquire(ticket, now);
+        }
+        Ok(())
+    }
+
+    fn error(&mut self, request: u32, code: ErrorCode, message: String) -> Result<(), Broken> {
+        warn!(?code, message, "the governor reports an error");
+        match code {
+            ErrorCode::Handshake | ErrorCode::Denied => Err(Broken::Denied),
+            ErrorCode::Unsupported | ErrorCode::Malformed => {
+                self.refuse(request, Refused::rejected(message));
+                Ok(())
+            }
+        }
+    }
+
+    /// Frames other than `Hello` may be written.
+    fn is_open(&self) -> bool {
+        matches!(self.link, Link::Up | Link::Draining)
+    }
+
+    fn request_id(&mut self) -> u32 {
+        // 0 is for what answers nothing.
+        self.next_request = self.next_request.checked_add(1).unwrap_or(1);
+        self.next_request
+    }
+
+    /// Writes a frame that fits by construction, and returns its request id.
+    fn put(&mut self, message: &Request) -> u32 {
+        let request = self.request_id();
+        if let Err(error) = encode_request(message, request, &mut self.out) {
+            warn!(%error, "a frame was left out");
+        }
+        request
+    }
+
+    fn publish(&self) {
+        let counters = self.queue.counters();
+        counters.leases.store(u32::try_from(self.held.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
+        counters.waiting.store(u32::try_from(self.waiting.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+}
+
+/// Whole milliseconds, at most what the wire can say.
+fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}

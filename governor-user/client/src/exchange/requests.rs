@@ -1,0 +1,155 @@
+//! Requests on their way: sent, withdrawn, answered, or decided without the daemon.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use governor_common::wire::codec::encode_request;
+use governor_common::wire::error::EncodeError;
+use governor_common::wire::reply::{Grant, Shed};
+use governor_common::wire::request::{Acquire, Request};
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::{Exchange, Link, Open, Phase, Waiting, millis};
+use crate::error::Refused;
+use crate::lease::Lease;
+
+impl Exchange {
+    /// Sends a request, or has the fallback decide it, or lets it wait.
+    pub(super) fn advance(&mut self, ticket: u64, now: Instant) {
+        if self.link == Link::Up {
+            self.send_acquire(ticket, now);
+        } else if self.away {
+            self.fall_back(ticket, now);
+        }
+    }
+
+    pub(super) fn send_acquire(&mut self, ticket: u64, now: Instant) {
+        let Some(waiting) = self.waiting.get(&ticket) else { return };
+        let message = Request::Acquire(waiting.wire(now, self.max_wait));
+        let request = self.request_id();
+        match encode_request(&message, request, &mut self.out) {
+            Ok(()) => {
+                self.open.insert(request, Open::Acquire(ticket));
+                if let Some(waiting) = self.waiting.get_mut(&ticket) {
+                    waiting.request = Some(request);
+                }
+            }
+            Err(EncodeError { .. }) => {
+                self.answer(ticket, Err(Refused::rejected("the request names too many members".to_owned())));
+            }
+        }
+    }
+
+    pub(super) fn cancel(&mut self, ticket: u64) {
+        // A ticket that does not wait was answered: if with a lease, that was dropped with the answer.
+        let Some(Waiting { request: Some(request), .. }) = self.waiting.remove(&ticket) else { return };
+        self.open.remove(&request);
+        self.put(&Request::Cancel { request });
+    }
+
+    pub(super) fn fall_back(&mut self, ticket: u64, now: Instant) {
+        let Some(waiting) = self.waiting.get(&ticket) else { return };
+        let verdict = self.local.decide(&waiting.ask.wire, self.next_slot, now);
+        if let Some(request) = waiting.request {
+            // Only a draining daemon still has it.
+            self.open.remove(&request);
+            self.put(&Request::Cancel { request });
+        }
+        let counters = self.queue.counters();
+        match verdict {
+            Ok(member) => {
+                counters.fallback_grants.fetch_add(1, Ordering::Relaxed);
+                self.begin(ticket, 0, member, true, now);
+            }
+            Err(refused) => {
+                counters.fallback_refusals.fetch_add(1, Ordering::Relaxed);
+                self.answer(ticket, Err(refused));
+            }
+        }
+    }
+
+    pub(super) fn answer(&mut self, ticket: u64, answer: Result<Lease, Refused>) {
+        if let Some(waiting) = self.waiting.remove(&ticket) {
+            // A caller that is gone drops the answer, and with it a lease, which queues its release.
+            drop(waiting.reply.send(answer));
+        }
+    }
+
+    pub(super) fn grant(&mut self, request: u32, grant: Grant, now: Instant) {
+        let member: Option<Arc<str>> = grant.member.map(Into::into);
+        match self.open.remove(&request) {
+            Some(Open::Acquire(ticket)) => self.begin(ticket, grant.lease, member, false, now),
+            Some(Open::Move(slot, reply)) => {
+                let Some(held) = self.held.get(&slot) else { return };
+                let state = held.state.clone();
+                if let Some(to) = &member {
+                    self.local.move_member(&state.pool, state.member().as_ref(), to);
+                    state.set_member(Some(to.clone()));
+                }
+                drop(reply.send(member.ok_or_else(Refused::over)));
+            }
+            // It crossed a Cancel on the wire.
+            Some(Open::Register(_)) | None => {
+                if grant.lease != 0 {
+                    debug!(lease = grant.lease, "giving back a grant nobody waits for");
+                    self.releases.push(grant.lease);
+                }
+            }
+        }
+    }
+
+    pub(super) fn shed(&mut self, request: u32, shed: Shed) {
+        if let Some(Open::Move(slot, _)) = self.open.get(&request) {
+            // The daemon took the slot back; the guard's own release would come too late to mean anything.
+            if let Some(held) = self.held.get_mut(slot) {
+                held.phase = Phase::Uncounted;
+                held.state.over.store(true, Ordering::Release);
+                self.by_id.remove(&held.state.id.load(Ordering::Acquire));
+            }
+        }
+        self.refuse(request, Refused::shed(shed));
+    }
+
+    pub(super) fn refuse(&mut self, request: u32, refused: Refused) {
+        match self.open.remove(&request) {
+            Some(Open::Acquire(ticket)) => self.answer(ticket, Err(refused)),
+            Some(Open::Move(_, reply)) => drop(reply.send(Err(refused))),
+            Some(Open::Register(slots)) => {
+                for slot in slots {
+                    if self.held.get(&slot).is_some_and(|held| held.phase == Phase::Ending) {
+                        self.held.remove(&slot);
+                    } else if let Some(held) = self.held.get_mut(&slot) {
+                        held.phase = Phase::Uncounted;
+                    }
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+impl Waiting {
+    /// What to say on the wire: bounds shrink by the time already spent. A request that named no wait gets the pool's
+    /// own the first time, and what is left of the client's bound when it is said again.
+    fn wire(&self, now: Instant, max_wait: Duration) -> Acquire {
+        let spent = now.saturating_duration_since(self.since);
+        let max_wait = self.ask.max_wait.or_else(|| (!spent.is_zero()).then_some(max_wait));
+        Acquire {
+            max_wait_ms: max_wait.map(|wait| millis(wait.saturating_sub(spent))),
+            deadline_ms: self.ask.deadline.map(|deadline| millis(deadline.saturating_sub(spent))),
+            ..self.ask.wire.clone()
+        }
+    }
+
+    /// When it has waited as long as its caller allows.
+    pub(super) fn expiry(&self) -> Option<Instant> {
+        let shorter = [self.ask.max_wait, self.ask.deadline].into_iter().flatten().min();
+        shorter.and_then(|bound| self.since.checked_add(bound))
+    }
+
+    pub(super) fn expired(&self, now: Instant) -> bool {
+        self.expiry().is_some_and(|expiry| now >= expiry)
+    }
+}
