@@ -2,3 +2,6 @@
 
 pub mod bins;
 pub mod daemon;
+mod skip;
+
+pub use skip::skip;
