@@ -1,1 +1,10 @@
-//! x
+//! End to end: a real `governord` on sockets of its own, and real clients. One module an area.
+
+mod admission;
+mod gateway;
+mod overload;
+mod secrets;
+mod sessions;
+mod settings;
+mod start;
+mod world;

@@ -22,6 +22,8 @@ pub struct Drain(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     ready: Notify,
+    /// Somebody may be stuck in a write when the bound is passed.
+    cut: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -61,6 +63,7 @@ impl Outbox {
         }
         if state.bytes.len() > BOUND {
             state.end = Some(End::SlowReader);
+            self.0.cut.notify_one();
         }
         self.0.ready.notify_one();
     }
@@ -92,6 +95,13 @@ impl Drain {
                 }
             }
             self.0.ready.notified().await;
+        }
+    }
+
+    /// Ends when the proxy has left too much unread: what is being written will not go through either.
+    pub async fn cut(&self) {
+        while self.0.state().end != Some(End::SlowReader) {
+            self.0.cut.notified().await;
         }
     }
 }

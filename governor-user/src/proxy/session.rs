@@ -105,11 +105,14 @@ fn cut(buffer: &mut BytesMut, outbox: &Outbox) -> (Vec<(u32, Request)>, Option<F
 async fn write(mut writer: OwnedWriteHalf, drain: &Drain) -> Ended {
     loop {
         match drain.next().await {
-            Ok(bytes) => {
-                if let Err(error) = writer.write_all(&bytes).await {
-                    return error.into();
+            Ok(bytes) => tokio::select! {
+                written = writer.write_all(&bytes) => {
+                    if let Err(error) = written {
+                        return error.into();
+                    }
                 }
-            }
+                () = drain.cut() => return Ended::SlowReader,
+            },
             Err(End::SlowReader) => return Ended::SlowReader,
             Err(End::Closed) => {
                 drop(tokio::time::timeout(LAST_WRITE, writer.shutdown()).await);

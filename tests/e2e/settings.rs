@@ -1,0 +1,128 @@
+//! Settings at run time: set, unset, reload, bypass. Running leases are never cut.
+
+use crate::world::{client, daemon, lease, pool, refusal};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use std::time::Duration;
+
+fn origin_of(daemon: &support::daemon::Daemon, key: &str) -> (serde_json::Value, serde_json::Value) {
+    let entries = daemon.get("/v1/config");
+    let entry = entries.as_array().unwrap().iter().find(|entry| entry["key"] == key).expect("the key is listed");
+    (entry["value"].clone(), entry["origin"].clone())
+}
+
+#[test]
+fn a_setting_made_at_run_time_survives_a_restart_and_unset_gives_the_layer_below_back() {
+    let key = "pools.chat.fair_share";
+    let mut daemon = daemon(1, 4, "fair_share = 70");
+    assert_eq!(origin_of(&daemon, key), (json!(70), json!("file")));
+    let (status, answer) = daemon.request("PUT", &format!("/v1/settings/{key}"), Some(&json!({ "value": 90 })));
+    assert_eq!((status, &answer["previous"], &answer["value"]), (200, &json!(70), &json!(90)), "{answer}");
+    daemon.restart().unwrap();
+    assert_eq!(origin_of(&daemon, key), (json!(90), json!("override")));
+    assert_eq!(daemon.get("/v1/pools")[0]["fair_share"], 90);
+    let (status, answer) = daemon.request("DELETE", &format!("/v1/settings/{key}"), None);
+    assert_eq!((status, &answer["value"], &answer["origin"]), (200, &json!(70), &json!("file")), "{answer}");
+    assert_eq!(daemon.get("/v1/pools")[0]["fair_share"], 70);
+}
+
+#[test]
+fn the_environment_wins_over_the_file_and_is_named() {
+    let setup = support::daemon::Setup::new(&pool(1, 4, "fair_share = 70"));
+    let daemon = setup.env("GOVERNOR_POOLS_CHAT_FAIR_SHARE", "off").start();
+    assert_eq!(origin_of(&daemon, "pools.chat.fair_share"), (json!("off"), json!("environment")));
+}
+
+#[test]
+fn a_value_that_is_refused_changes_nothing_and_says_what_is_expected() {
+    let daemon = daemon(1, 4, "fair_share = 70");
+    for value in [json!(0), json!(101), json!("on"), json!(null)] {
+        let (status, answer) =
+            daemon.request("PUT", "/v1/settings/pools.chat.fair_share", Some(&json!({ "value": value })));
+        assert_eq!(status, 400, "{value}: {answer}");
+    }
+    let (status, answer) = daemon.request("PUT", "/v1/settings/kernel.tick", Some(&json!({ "value": "1s" })));
+    assert_eq!(status, 409, "{answer}");
+    let (status, answer) = daemon.request("PUT", "/v1/settings/pools.chat.fair_shar", Some(&json!({ "value": 80 })));
+    assert_eq!(status, 404);
+    assert!(answer["hint"].as_str().is_some_and(|hint| hint.contains("pools.chat.fair_share")), "{answer}");
+    assert_eq!(daemon.get("/v1/pools")[0]["fair_share"], 70);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn switching_the_rule_on_keeps_leases_and_holds_at_once() {
+    let daemon = daemon(1, 10, "");
+    let governor = client(&daemon.socket()).await;
+    let mut held = vec![lease(&governor, "light").await];
+    for _ in 0..8 {
+        held.push(lease(&governor, "heavy").await);
+    }
+    for (key, value) in [("pools.chat.fair_share", json!(80)), ("pools.chat.fair_share_mode", json!("enforce"))] {
+        assert_eq!(daemon.request("PUT", &format!("/v1/settings/{key}"), Some(&json!({ "value": value }))).0, 200);
+    }
+    let refused = refusal(&governor, "heavy", Duration::ZERO).await;
+    assert_eq!(refused.reason(), "fair_share");
+    assert_eq!(daemon.get("/v1/pools")[0]["in_flight"], 9);
+    held.push(lease(&governor, "light").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_keeps_what_runs_and_a_broken_file_changes_nothing() {
+    let daemon = daemon(1, 4, "");
+    let governor = client(&daemon.socket()).await;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(lease(&governor, "a").await);
+    }
+    let reload = |text: &str| {
+        std::fs::write(daemon.config_file(), text).unwrap();
+        let pid = Pid::from_raw(i32::try_from(daemon.pid()).unwrap()).unwrap();
+        kill_process(pid, Signal::HUP).unwrap();
+    };
+    reload(&pool(1, 2, ""));
+    let pools = daemon.wait_for("/v1/pools", |pools| pools[0]["capacity"] == 2);
+    assert_eq!(pools[0]["in_flight"], 4, "nothing is cut");
+    refusal(&governor, "b", Duration::ZERO).await;
+    held.truncate(1);
+    daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 1);
+    held.push(lease(&governor, "b").await);
+    refusal(&governor, "b", Duration::ZERO).await;
+
+    reload("[pools.chat\n");
+    let end = std::time::Instant::now() + crate::world::SOON;
+    while !daemon.log().contains("configuration not reloaded") {
+        assert!(std::time::Instant::now() < end, "the broken file is reported\n{}", daemon.log());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(daemon.get("/v1/pools")[0]["capacity"], 2);
+
+    let waiting = tokio::spawn({
+        let governor = governor.clone();
+        async move { lease(&governor, "c").await }
+    });
+    daemon.wait_for("/v1/pools", |pools| pools[0]["parked"] == 1);
+    reload(&pool(1, 4, ""));
+    crate::world::soon(waiting).await.expect("waiters are woken by a raised limit");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bypass_lets_everything_pass_until_it_is_switched_off_even_after_a_restart() {
+    let mut daemon = daemon(1, 1, "");
+    let (status, answer) = daemon.request("POST", "/v1/bypass", Some(&json!({ "on": true, "for_seconds": 600 })));
+    assert_eq!((status, &answer["on"]), (200, &json!(true)), "{answer}");
+    daemon.restart().unwrap();
+    assert_eq!(daemon.get("/v1/status")["bypass"]["on"], true);
+    let governor = client(&daemon.socket()).await;
+    let _held = (lease(&governor, "a").await, lease(&governor, "a").await, lease(&governor, "a").await);
+    assert_eq!(daemon.get("/v1/pools")[0]["in_flight"], 3, "counted all the same");
+    assert_eq!(daemon.request("POST", "/v1/bypass", Some(&json!({ "on": false }))).0, 200);
+    refusal(&governor, "a", Duration::ZERO).await;
+}
+
+#[test]
+fn a_bypass_for_a_while_ends_by_itself() {
+    let daemon = daemon(1, 1, "");
+    let on = json!({ "on": true, "for_seconds": 1 });
+    assert_eq!(daemon.request("POST", "/v1/bypass", Some(&on)).0, 200);
+    daemon.wait_for("/v1/status", |status| status["bypass"]["on"] == false);
+}
