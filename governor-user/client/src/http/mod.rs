@@ -72,8 +72,8 @@ pub fn refusal(refused: &Refused, dialect: Dialect, allow_origin: Option<&Header
     if let Some(origin) = refused.origin() {
         headers.insert(ORIGIN, HeaderValue::from_static(origin.as_str()));
     }
-    if let Some(decision) = refused.decision() {
-        headers.insert(DECISION, decision.into());
+    if let Some(id) = decision_id(refused).and_then(|id| HeaderValue::try_from(id).ok()) {
+        headers.insert(DECISION, id);
     }
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     if let Some(origin) = allow_origin {
@@ -103,8 +103,13 @@ fn plain(refused: &Refused) -> Value {
         "message": refused.detail(),
         "reason": refused.reason(),
         "origin": refused.origin().map(governor_common::wire::reply::Origin::as_str),
-        "decision": refused.decision(),
+        "decision": decision_id(refused),
     } })
+}
+
+/// As `governorctl explain` takes it: hexadecimal text, because the number does not fit a JSON number.
+fn decision_id(refused: &Refused) -> Option<String> {
+    refused.decision().map(|id| format!("{id:016x}"))
 }
 
 /// `overloaded_error`, `rate_limit_error` or `invalid_request_error`: the types both providers' clients know.
