@@ -108,11 +108,7 @@ async fn a_member_that_answers_429_is_left_for_another_with_the_same_lease() {
     let lease = soon(governor.acquire(ask(&governor, "a").sticky("m2"))).await.unwrap();
     assert_eq!(lease.member().as_deref(), Some("m2"));
     let id = lease.id();
-    governor.member_report(
-        "chat",
-        "m2",
-        governor_client::MemberNews::RateLimited { reset_ms: Some(60_000) },
-    );
+    governor.member_report("chat", "m2", governor_client::MemberNews::RateLimited { reset_ms: Some(60_000) });
     assert_eq!(soon(lease.move_away()).await.unwrap().as_ref(), "m1");
     assert_eq!(lease.id(), id);
     let pool = &daemon.get("/v1/pools")[0];

@@ -1,1 +1,124 @@
 //! The example gateway in front of the example upstream, governed by a real daemon: what survives which death.
+
+use crate::site::{accounts, chat, gateway, upstream};
+use serde_json::json;
+use std::time::Duration;
+use support::daemon::Setup;
+
+#[test]
+fn a_slot_is_held_until_the_stream_ends_or_its_client_leaves() {
+    let daemon = Setup::new(&accounts(2, 2, "")).start();
+    let upstream = upstream(2, 2);
+    let gateway = gateway(&upstream, &daemon.socket());
+    let mut streams: Vec<_> = (0..3).map(|n| chat(gateway.address, &format!("sk-{n}"))).collect();
+    assert!(streams.iter_mut().all(|stream| stream.status == 200 && stream.first_bytes() > 0));
+    assert_eq!(daemon.get("/v1/pools")[0]["in_flight"], 3);
+    streams.pop();
+    daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 2);
+    drop(streams);
+    daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0);
+}
+
+#[test]
+fn a_refusal_reads_as_the_providers_clients_expect() {
+    let daemon = Setup::new(&accounts(1, 1, "[pools.chat.park]\nmax_wait = \"0s\"")).start();
+    let upstream = upstream(1, 1);
+    let gateway = gateway(&upstream, &daemon.socket());
+    let _held = chat(gateway.address, "sk-first");
+    let refused = chat(gateway.address, "sk-second");
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("x-governor-origin"), Some("pool"));
+    let seconds: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    let millis: u64 = refused.header("retry-after-ms").unwrap().parse().unwrap();
+    assert!(seconds >= 1 && seconds == millis.div_ceil(1000), "{}", refused.head);
+    let id = refused.header("x-governor-decision").unwrap().to_owned();
+    assert_eq!(daemon.get(&format!("/v1/explain/{id}"))["reason"], "pool_exhausted");
+    let explained = daemon.ctl(&["explain", &id]);
+    assert!(explained.status.success(), "{}", String::from_utf8_lossy(&explained.stderr));
+    let body: serde_json::Value = serde_json::from_str(&refused.body()).unwrap();
+    assert_eq!(body["error"]["type"], "rate_limit_error");
+}
+
+#[test]
+fn killing_the_gateway_in_the_middle_of_streams_frees_every_slot() {
+    let daemon = Setup::new(&accounts(2, 4, "")).start();
+    let upstream = upstream(2, 4);
+    let mut gateway = gateway(&upstream, &daemon.socket());
+    let mut streams: Vec<_> = (0..6).map(|n| chat(gateway.address, &format!("sk-{n}"))).collect();
+    assert!(streams.iter_mut().all(|stream| stream.first_bytes() > 0));
+    assert_eq!(daemon.get("/v1/pools")[0]["in_flight"], 6);
+    gateway.kill();
+    daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0);
+    let status = daemon.wait_for("/v1/status", |status| status["sessions"] == json!([]));
+    assert_eq!(status["node"]["counted"], 0);
+}
+
+#[test]
+fn killing_the_daemon_stops_no_stream_and_its_next_life_counts_what_runs() {
+    let mut daemon = Setup::new(&accounts(2, 4, "")).start();
+    let upstream = upstream(2, 4);
+    let gateway = gateway(&upstream, &daemon.socket());
+    let mut streams: Vec<_> = (0..4).map(|n| chat(gateway.address, &format!("sk-{n}"))).collect();
+    assert!(streams.iter_mut().all(|stream| stream.first_bytes() > 0));
+    daemon.kill();
+    let mut meanwhile = chat(gateway.address, "sk-meanwhile");
+    assert_eq!(meanwhile.status, 200, "the gateway serves on by its fallback: {}", meanwhile.head);
+    assert!(meanwhile.first_bytes() > 0);
+    daemon.restart().unwrap();
+    let leases = daemon.wait_for("/v1/leases", |leases| leases.as_array().is_some_and(|all| all.len() == 5));
+    assert!(leases.as_array().unwrap().iter().all(|lease| lease["member"].is_string()), "{leases}");
+    streams.push(meanwhile);
+    for stream in &mut streams {
+        assert!(stream.first_bytes() > 0, "no stream was cut");
+    }
+    drop(streams);
+    daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0);
+}
+
+#[test]
+fn an_account_that_answers_429_is_cooled_and_its_request_moved_unseen_by_the_client() {
+    let daemon = Setup::new(&accounts(2, 4, "")).start();
+    let upstream = upstream(2, 4);
+    let gateway = gateway(&upstream, &daemon.socket());
+    cool(upstream.address, "acct-01", 60);
+    let mut streams: Vec<_> = (0..4).map(|n| chat(gateway.address, &format!("sk-{n}"))).collect();
+    for stream in &mut streams {
+        assert_eq!(stream.status, 200, "{}", stream.head);
+        assert!(stream.first_bytes() > 0);
+    }
+    let pool = &daemon.get("/v1/pools")[0];
+    assert_eq!((&pool["in_flight"], &pool["capacity"]), (&json!(4), &json!(4)));
+    assert_eq!(pool["members"][0]["state"], "cooling");
+}
+
+#[test]
+fn health_checks_pass_while_everything_else_is_refused() {
+    let daemon = Setup::new(&format!("[node]\ncap = 1\n{}", accounts(1, 4, ""))).start();
+    let upstream = upstream(1, 4);
+    let gateway = gateway(&upstream, &daemon.socket());
+    let _held = chat(gateway.address, "sk-first");
+    let refused = chat(gateway.address, "sk-second");
+    assert_eq!((refused.status, refused.header("x-governor-origin")), (529, Some("node")));
+    let body: serde_json::Value = serde_json::from_str(&refused.body()).unwrap();
+    assert_eq!(body["error"]["code"], "overloaded");
+    assert_eq!(get(gateway.address, "/healthz"), 200);
+}
+
+fn cool(upstream: std::net::SocketAddr, account: &str, seconds: u32) {
+    let answer = request(upstream, &format!("POST /admin/cool?account={account}&seconds={seconds}"));
+    assert!((200..300).contains(&answer), "{answer}");
+}
+
+fn get(address: std::net::SocketAddr, path: &str) -> u16 {
+    request(address, &format!("GET {path}"))
+}
+
+fn request(address: std::net::SocketAddr, line: &str) -> u16 {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    write!(stream, "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}

@@ -6,5 +6,6 @@ mod overload;
 mod secrets;
 mod sessions;
 mod settings;
+mod site;
 mod start;
 mod world;

@@ -199,7 +199,8 @@ async fn a_user_that_is_not_allowed_is_told_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn before_any_contact_only_the_node_cap_holds() {
     let folder = tempfile::tempdir().unwrap();
-    let setup = governor_client::Config { node_cap: 2, patience: Duration::ZERO, ..config(&folder.path().join("none")) };
+    let setup =
+        governor_client::Config { node_cap: 2, patience: Duration::ZERO, ..config(&folder.path().join("none")) };
     let governor = Governor::start(setup);
     let first = soon(governor.acquire(ask(&governor, "a"))).await.unwrap();
     let _second = soon(governor.acquire(ask(&governor, "a"))).await.unwrap();

@@ -5,7 +5,10 @@
 /// # Panics
 /// Where `GOVERNOR_REQUIRE_KERNEL=1` says that nothing stands in the way here: a skip would hide a fault.
 pub fn skip(reason: &str) {
-    assert!(std::env::var_os("GOVERNOR_REQUIRE_KERNEL").is_none_or(|value| value != "1"), "must not be skipped: {reason}");
+    assert!(
+        std::env::var_os("GOVERNOR_REQUIRE_KERNEL").is_none_or(|value| value != "1"),
+        "must not be skipped: {reason}"
+    );
     #[expect(clippy::print_stdout, reason = "read by the test command")]
     {
         println!("SKIP: {reason}");

@@ -1,0 +1,139 @@
+//! A whole site on loopback: the example upstream, the example gateway, and clients that read streams by hand.
+
+use crate::world::SOON;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use support::bins::example;
+
+/// A program that prints `listening on ADDRESS` and is killed with this value.
+pub(crate) struct Program {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    _output: BufReader<ChildStdout>,
+    log: std::path::PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Program {
+    fn start(name: &str, arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let mut child = Command::new(example(name))
+            .args(arguments)
+            .env("RUST_LOG", "trace")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{name} said {line:?}"));
+        Self { child, address: address.parse().unwrap(), _output: output, log, _folder: folder }
+    }
+
+    /// SIGKILL, as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Everything it logged.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Fails only for a child that has ended, which is what is wanted.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// An upstream with accounts `acct-01`… whose streams last for as long as a test may need.
+pub(crate) fn upstream(accounts: u32, slots: u32) -> Program {
+    Program::start(
+        "upstream",
+        &[
+            "--accounts",
+            &accounts.to_string(),
+            "--slots",
+            &slots.to_string(),
+            "--median-ms",
+            "20000",
+            "--sigma",
+            "0.0",
+            "--longest-ms",
+            "20000",
+        ],
+    )
+}
+
+/// A gateway in front of it.
+pub(crate) fn gateway(upstream: &Program, socket: &Path) -> Program {
+    let socket = socket.to_str().unwrap();
+    Program::start("gateway", &["--upstream", &upstream.address.to_string(), "--socket", socket])
+}
+
+/// The pool that stands for such an upstream.
+pub(crate) fn accounts(count: u32, slots: u32, lines: &str) -> String {
+    let members: String = (1..=count)
+        .map(|n| format!("[[pools.chat.members]]\nname = \"acct-{n:02}\"\nslots = {slots}\nreserve = 0\n"))
+        .collect();
+    format!("[pools.chat]\n{lines}\n{members}")
+}
+
+/// An answer whose body has not been read.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    reader: BufReader<TcpStream>,
+}
+
+impl Answer {
+    /// Waits for the first bytes of the body.
+    pub(crate) fn first_bytes(&mut self) -> usize {
+        self.reader.fill_buf().unwrap().len()
+    }
+
+    /// Reads the body to its end.
+    pub(crate) fn body(mut self) -> String {
+        let mut text = String::new();
+        self.reader.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// The value of a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (have, value) = line.split_once(':')?;
+            have.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+}
+
+/// One chat request with this API key, up to the end of the answer's head.
+pub(crate) fn chat(gateway: SocketAddr, key: &str) -> Answer {
+    let body = r#"{"model":"m","stream":true,"messages":[]}"#;
+    let mut stream = TcpStream::connect(gateway).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    write!(
+        stream,
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut head).unwrap() > 0, "the gateway closed: {head:?}");
+    }
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Answer { status, head, reader }
+}
