@@ -59,7 +59,7 @@ impl Engine {
                 let refusal = self.refusal(&ask, obstacle);
                 match self.park_refusal(&ask, refusal) {
                     Some(refusal) => self.shed(ask, refusal),
-                    None => self.park(ask, refusal.reason, recorded),
+                    None => self.park(ask, recorded),
                 }
             }
         }
@@ -208,7 +208,7 @@ impl Engine {
     }
 
     /// Lets a request wait.
-    pub(crate) fn park(&mut self, ask: Ask, why: Reason, recorded: bool) {
+    pub(crate) fn park(&mut self, ask: Ask, recorded: bool) {
         let park = ParkId(self.next_park);
         self.next_park += 1;
         let pool = &mut self.pools[ask.pool.index()];
@@ -225,7 +225,7 @@ impl Engine {
         self.timers.insert((ask.until, Timer::Park(park)));
         self.note_parked(ask.session, ask.request, park);
         self.outputs.push_back(Output::Parked { session: ask.session, request: ask.request });
-        self.parked.insert(park, Parked { ask, why, recorded });
+        self.parked.insert(park, Parked { ask, recorded });
     }
 
     /// Takes a request out of the queues, for whatever comes next. The caller answers it and owns its set.
@@ -263,7 +263,7 @@ impl Engine {
     /// Grants to parked requests of a pool until none can go: most deserving first.
     pub(crate) fn grant_parked(&mut self, pool: PoolId) {
         while let Some(park) = self.most_deserving(pool) {
-            let Some(Parked { ask, why, recorded }) = self.unpark(park) else { return };
+            let Some(Parked { ask, recorded }) = self.unpark(park) else { return };
             let pool = &self.pools[ask.pool.index()];
             if self.bypass {
                 let member = pool.place_anyhow(&ask);
@@ -273,8 +273,7 @@ impl Engine {
             }
             if ask.deadline.is_some_and(|deadline| !pool.service.fits(self.now, deadline)) {
                 // Its client would be gone before the work is done: the slot is better used by another.
-                let obstacle = if why == Reason::FairShare { Obstacle::OverShare } else { Obstacle::Exhausted };
-                let refusal = self.refusal(&ask, obstacle);
+                let refusal = self.refusal(&ask, Obstacle::Exhausted);
                 self.shed(ask, refusal);
                 continue;
             }

@@ -159,7 +159,7 @@ impl Engine {
         };
         let refusal = self.refusal(&ask, obstacle);
         match self.park_refusal(&ask, refusal) {
-            None if !nowhere => self.park(ask, refusal.reason, true),
+            None if !nowhere => self.park(ask, true),
             refused => self.shed(ask, refused.unwrap_or(refusal)),
         }
     }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::MemberId;
 use crate::id::{LeaseId, PoolId, RequestId, SessionId};
-use crate::io::{Kind, Reason};
+use crate::io::Kind;
 use crate::load::Holder;
 use crate::set::SetId;
 use crate::time::Instant;
@@ -58,8 +58,6 @@ pub(crate) struct Ask {
 #[derive(Clone, Debug)]
 pub(crate) struct Parked {
     pub(crate) ask: Ask,
-    /// What stood in its way when it was parked.
-    pub(crate) why: Reason,
     /// Observe mode has its record of this request.
     pub(crate) recorded: bool,
 }

@@ -36,6 +36,7 @@ impl Engine {
             self.order.push(id);
             self.wake(id);
         }
+        gone.sort_unstable();
         for pool in gone {
             self.close_pool(pool);
         }
