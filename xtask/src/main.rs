@@ -4,6 +4,8 @@ mod demo;
 mod exec;
 mod setup;
 mod test;
+#[cfg(test)]
+mod tidy;
 
 use clap::{Parser, Subcommand};
 

@@ -1,10 +1,176 @@
-//! `cargo xtask test`.
+//! `cargo xtask test`: every check and test, in order, each with its time; a failed step hides no other. The last line
+//! is `N passed, N failed`, with `, N skipped` when something could not run here.
+//!
+//! Every step names the whole workspace and the default profile, so that cargo resolves the same features each time
+//! and compiles nothing twice.
+
+mod deny;
+mod tally;
+
+use crate::{exec, setup};
+use anyhow::{Result, bail};
+use std::fmt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tally::Tally;
+
+/// Length of the simulated histories that `--full` generates.
+const FULL_SIM_STEPS: &str = "10000000";
 
 /// Flags.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Longer campaigns too: simulations in release mode, licences and sources of all dependencies
+    #[arg(long)]
+    full: bool,
+    /// Only these [default: all]
+    #[arg(value_enum, value_name = "SUITE")]
+    suites: Vec<Suite>,
+}
+
+/// A part that can be asked for by name. In the order they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Suite {
+    /// Formatting, clippy, documentation
+    Lint,
+    /// Unit tests and doctests of all crates
+    Unit,
+    /// Generated histories against the engine's reference model
+    Sim,
+    /// Real daemon and client on temporary sockets
+    E2e,
+    /// Real eBPF on this kernel; needs root
+    Kernel,
+    /// Transcripts of governorctl
+    Cli,
+    /// Rules about the source itself
+    Tidy,
+}
 
 /// Runs the command.
-pub(crate) fn run(_args: &Args) -> anyhow::Result<()> {
-    anyhow::bail!("not written yet")
+///
+/// # Errors
+/// When anything failed; what, is in the lines before the last.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let wants = |suite| args.suites.is_empty() || args.suites.contains(&suite);
+    let mut report = Report::default();
+    report.step("setup", || match setup::ensure() {
+        Ok(()) => Tally::default(),
+        Err(error) => {
+            say(format_args!("{error:#}"));
+            Tally::FAILED
+        }
+    });
+    if report.total().failed == 0 {
+        if wants(Suite::Lint) {
+            lint(&mut report);
+        }
+        report.step("build", || tally::check(&mut cargo(&["build", "--workspace", "--bins", "--examples", "--tests"])));
+        for suite in [Suite::Unit, Suite::Sim, Suite::E2e, Suite::Kernel, Suite::Cli, Suite::Tidy] {
+            if wants(suite) {
+                test(suite, &mut report);
+            }
+        }
+        if args.full {
+            full(&mut report);
+        }
+    }
+    report.finish()
+}
+
+fn lint(report: &mut Report) {
+    report.step("fmt", || tally::check(&mut cargo(&["fmt", "--all", "--check"])));
+    report.step("clippy", || {
+        tally::check(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    });
+    report.step("doc", || {
+        let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
+        tally::check(doc.env("RUSTDOCFLAGS", "-D warnings"))
+    });
+}
+
+fn test(suite: Suite, report: &mut Report) {
+    let mut step = |name: &str, arguments: &[&str]| {
+        report.step(name, || {
+            let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+            tally::tests(command.args(arguments).envs(kernel_required()))
+        });
+    };
+    match suite {
+        Suite::Lint => {}
+        Suite::Unit => {
+            step("unit", &["--lib", "--bins", "--examples", "--", "--skip", "tidy::"]);
+            step("doctests", &["--doc"]);
+        }
+        Suite::Sim => step("sim", &["--test", "sim"]),
+        Suite::E2e => step("e2e", &["--test", "e2e"]),
+        // One at a time: they count what one kernel does. With their output: a skipped test says so on it.
+        Suite::Kernel => step("kernel", &["--test", "kernel", "--", "--test-threads=1", "--show-output"]),
+        Suite::Cli => step("cli", &["--test", "cli"]),
+        Suite::Tidy => step("tidy", &["--bin", "xtask", "tidy::"]),
+    }
+}
+
+fn full(report: &mut Report) {
+    report.step("long sim", || {
+        let mut command = cargo(&["test", "--package", "governor-tests", "--release", "--test", "sim"]);
+        tally::tests(command.env("SIM_STEPS", FULL_SIM_STEPS))
+    });
+    report.step("deny", deny::run);
+}
+
+/// As root nothing stands in the way of the kernel tests, so a skip would hide a fault. A value set by the caller wins.
+fn kernel_required() -> Option<(&'static str, &'static str)> {
+    const NAME: &str = "GOVERNOR_REQUIRE_KERNEL";
+    (rustix::process::geteuid().is_root() && std::env::var_os(NAME).is_none()).then_some((NAME, "1"))
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = exec::cargo();
+    command.args(arguments);
+    command
+}
+
+/// What the steps came to.
+#[derive(Debug, Default)]
+struct Report {
+    steps: Vec<(String, Duration, Tally)>,
+}
+
+impl Report {
+    fn step(&mut self, name: &str, work: impl FnOnce() -> Tally) {
+        say(format_args!("\n=== {name}"));
+        let started = Instant::now();
+        let tally = work();
+        self.steps.push((name.to_owned(), started.elapsed(), tally));
+        say(format_args!("=== {}", self.line(self.steps.len() - 1)));
+    }
+
+    fn line(&self, step: usize) -> String {
+        let (name, elapsed, tally) = &self.steps[step];
+        let verdict = if tally.failed == 0 { "ok" } else { "FAILED" };
+        format!("{name:<9} {verdict:<6} {:>7.1} s  {tally}", elapsed.as_secs_f64())
+    }
+
+    fn total(&self) -> Tally {
+        self.steps.iter().fold(Tally::default(), |total, (_, _, tally)| total.plus(*tally))
+    }
+
+    fn finish(&self) -> Result<()> {
+        say(format_args!("\n=== summary"));
+        for step in 0..self.steps.len() {
+            say(format_args!("{}", self.line(step)));
+        }
+        let total = self.total();
+        say(format_args!("\n{total}"));
+        if total.failed > 0 {
+            bail!("not everything passed");
+        }
+        Ok(())
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the command's own report")]
+fn say(line: fmt::Arguments<'_>) {
+    println!("{line}");
 }

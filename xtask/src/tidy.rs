@@ -1,0 +1,206 @@
+//! Rules about the source itself, as plain tests: what a reviewer would otherwise have to look for. Reads the working
+//! tree; knows no rule that the compiler or clippy can check.
+
+use crate::exec;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders with Rust source.
+const FOLDERS: [&str; 5] = ["governor-common", "governor-ebpf", "governor-user", "tests", "xtask"];
+
+/// Longest file in lines, its unit tests not counted.
+const MAX_LINES: usize = 500;
+
+/// Where unsafe code may be: layouts shared with the kernel, the shared page, descriptors, map access, and the
+/// programs themselves. A folder stands for everything below it.
+const UNSAFE_ISLANDS: [&str; 5] = [
+    "governor-common/src/abi",
+    "governor-common/src/signal.rs",
+    "governor-user/src/proxy/fd.rs",
+    "governor-user/src/kernel/maps.rs",
+    "governor-ebpf/src",
+];
+
+/// All that the engine may depend on: nothing that does I/O, reads a clock or starts a thread.
+const ENGINE_DEPENDENCIES: [&str; 3] = ["serde", "slab", "thiserror"];
+
+/// A Rust file of the workspace.
+struct Source {
+    /// Relative to the root.
+    path: String,
+    text: String,
+}
+
+impl Source {
+    /// The lines before the unit tests.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let tests = self.text.lines().zip(self.text.lines().skip(1)).position(|(line, next)| {
+            line.trim() == "#[cfg(test)]" && next.trim_start().starts_with("mod ") && next.ends_with('{')
+        });
+        self.text.lines().take(tests.unwrap_or(usize::MAX)).enumerate().map(|(index, line)| (index + 1, line))
+    }
+}
+
+fn sources() -> Vec<Source> {
+    let mut paths = Vec::new();
+    for folder in FOLDERS {
+        collect(&exec::root().join(folder), &mut paths);
+    }
+    paths.sort();
+    assert!(paths.len() > 50, "the source was not found");
+    paths
+        .into_iter()
+        .map(|path| {
+            let text = read(&path);
+            let path = path.strip_prefix(exec::root()).unwrap().display().to_string();
+            Source { path, text }
+        })
+        .collect()
+}
+
+fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            collect(&path, paths);
+        } else if name.ends_with(".rs") {
+            paths.push(path);
+        }
+    }
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The workspace's own packages, as cargo sees them.
+fn packages() -> Vec<Value> {
+    let output = exec::cargo().args(["metadata", "--no-deps", "--offline", "--format-version", "1"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+/// Fails with every offence, not only the first.
+fn assert_none(offences: &[String], rule: &str) {
+    assert!(offences.is_empty(), "{rule}:\n  {}", offences.join("\n  "));
+}
+
+#[test]
+fn every_file_says_what_it_owns() {
+    let silent: Vec<String> =
+        sources().into_iter().filter(|source| !source.text.starts_with("//! ")).map(|source| source.path).collect();
+    assert_none(&silent, "a file opens with `//!`: what it owns, what it refuses to know");
+}
+
+#[test]
+fn no_file_is_longer_than_one_can_read() {
+    let long: Vec<String> = sources()
+        .iter()
+        .filter(|source| !source.path.ends_with("/tests.rs"))
+        .map(|source| (source.code().count(), &source.path))
+        .filter(|(lines, _)| *lines > MAX_LINES)
+        .map(|(lines, path)| format!("{path}: {lines} lines"))
+        .collect();
+    assert_none(&long, &format!("a file has at most {MAX_LINES} lines without its tests"));
+}
+
+#[test]
+fn unsafe_code_stays_on_its_islands() {
+    // Written in two parts, so that this file does not find itself.
+    let words: Vec<String> = [" {", " fn ", " impl ", " extern ", "(no_mangle)", "(link_section"]
+        .map(|next| format!("{}{next}", "unsafe"))
+        .into();
+    let mut found = Vec::new();
+    for source in sources().iter().filter(|source| !UNSAFE_ISLANDS.iter().any(|island| source.path.starts_with(island)))
+    {
+        for (number, line) in source.text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if words.iter().any(|word| code.contains(word)) {
+                found.push(format!("{}:{}: {}", source.path, number + 1, line.trim()));
+            }
+        }
+    }
+    assert_none(&found, "unsafe code lives only in the files named here");
+}
+
+#[test]
+fn no_test_is_switched_off() {
+    let word = format!("#[{}", "ignore");
+    let ignored: Vec<String> =
+        sources().into_iter().filter(|source| source.text.contains(&word)).map(|source| source.path).collect();
+    assert_none(&ignored, "a test runs or is deleted; what cannot run here says `SKIP:`");
+}
+
+#[test]
+fn the_engine_depends_on_nothing_that_acts() {
+    let packages = packages();
+    let engine = packages.iter().find(|package| package["name"] == "governor-engine").unwrap();
+    let foreign: Vec<String> = engine["dependencies"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|dependency| dependency["kind"].is_null())
+        .map(|dependency| dependency["name"].as_str().unwrap().to_owned())
+        .filter(|name| !ENGINE_DEPENDENCIES.contains(&name.as_str()))
+        .collect();
+    assert_none(&foreign, "the engine does no I/O, and its dependency table proves it");
+}
+
+#[test]
+fn the_client_links_no_kernel_code() {
+    let packages = packages();
+    let client = packages.iter().find(|package| package["name"] == "governor-client").unwrap();
+    let kernel: Vec<String> = client["dependencies"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|dependency| dependency["kind"].is_null())
+        .map(|dependency| dependency["name"].as_str().unwrap().to_owned())
+        .filter(|name| name.starts_with("aya") || name.starts_with("netlink") || name == "governor-user")
+        .collect();
+    assert_none(&kernel, "a proxy that links the client links no kernel code");
+}
+
+#[test]
+fn every_crate_is_in_the_map() {
+    let map = read(&exec::root().join("ARCHITECTURE.md"));
+    let missing: Vec<String> = packages()
+        .iter()
+        .map(|package| package["name"].as_str().unwrap().to_owned())
+        .filter(|name| !map.contains(name.as_str()))
+        .collect();
+    assert_none(&missing, "ARCHITECTURE.md names every crate");
+}
+
+#[test]
+fn every_setting_is_documented() {
+    let keys = setting_keys(&read(&exec::root().join("governor-user/src/config/schema.rs")));
+    assert!(keys.len() > 20, "the table of settings was not found: {keys:?}");
+    let file = read(&exec::root().join("governor-user/dist/governor.toml"));
+    let missing: Vec<String> = keys
+        .into_iter()
+        .filter(|key| {
+            let name = key.rsplit('.').next().unwrap_or(key);
+            !file.lines().any(|line| line.trim_start_matches(['#', ' ']).starts_with(&format!("{name} =")))
+        })
+        .collect();
+    assert_none(&missing, "dist/governor.toml shows every setting");
+}
+
+/// The first string of each row of the table: text before which the row's constructor or `key:` stands.
+fn setting_keys(schema: &str) -> Vec<String> {
+    let table = schema.split_once("pub const SETTINGS").map_or("", |(_, table)| table);
+    let table = table.split_once("\n];").map_or("", |(table, _)| table);
+    let mut keys = Vec::new();
+    for start in ["fixed(", "live(", "optional(", "key: "] {
+        for (_, rest) in table.match_indices(start).map(|(at, _)| table.split_at(at + start.len())) {
+            if let Some((key, _)) = rest.trim_start().strip_prefix('"').and_then(|rest| rest.split_once('"')) {
+                keys.push(key.to_owned());
+            }
+        }
+    }
+    keys
+}
