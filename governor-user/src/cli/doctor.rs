@@ -13,37 +13,37 @@ use crate::control::api::{Check, CheckStatus};
 /// Checks and shows. A failed check makes the answer negative.
 pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {
     let (checks, exit) = match ctl.client.get::<Vec<Check>>("/v1/doctor") {
-        Ok(checks) => with_daemon(checks),
-        Err(error) if error.exit() == Exit::Unreachable => (without_daemon(&error, local::checks()), Exit::Unreachable),
+        Ok(checks) => with_daemon(checks, local::machine()),
+        Err(error) if error.exit() == Exit::Unreachable => {
+            (without_daemon(&error, local::rights(), local::machine()), Exit::Unreachable)
+        }
         Err(error) => return Err(error),
     };
     let answer = ctl.show(&checks, |checks, style| table(checks, *style));
     Ok(Answer { exit, ..answer })
 }
 
-/// The daemon knows its own rights and hooks; what it did not report is looked at here.
-fn with_daemon(mut checks: Vec<Check>) -> (Vec<Check>, Exit) {
-    let failed = checks.iter().any(|check| check.status == CheckStatus::Fail);
-    checks.insert(
-        0,
-        Check {
-            name: "daemon".into(),
-            status: CheckStatus::Ok,
-            detail: "governord answers on its control socket".into(),
-            fix: None,
-        },
-    );
-    (checks, if failed { Exit::Negative } else { Exit::Ok })
+/// The daemon's findings between its presence and the machine's. Rights are not looked at: the daemon reports its own.
+fn with_daemon(checks: Vec<Check>, machine: Vec<Check>) -> (Vec<Check>, Exit) {
+    let daemon = Check {
+        name: "daemon".into(),
+        status: CheckStatus::Ok,
+        detail: "governord answers on its control socket".into(),
+        fix: None,
+    };
+    let all: Vec<Check> = [daemon].into_iter().chain(checks).chain(machine).collect();
+    let failed = all.iter().any(|check| check.status == CheckStatus::Fail);
+    (all, if failed { Exit::Negative } else { Exit::Ok })
 }
 
-fn without_daemon(error: &Error, machine: Vec<Check>) -> Vec<Check> {
+fn without_daemon(error: &Error, rights: Check, machine: Vec<Check>) -> Vec<Check> {
     let daemon = Check {
         name: "daemon".into(),
         status: CheckStatus::Fail,
         detail: error.to_string(),
         fix: Some("start governord, or name its control socket with --socket".into()),
     };
-    [daemon].into_iter().chain(machine).collect()
+    [daemon, rights].into_iter().chain(machine).collect()
 }
 
 fn table(checks: &[Check], style: Style) -> String {
@@ -90,16 +90,17 @@ mod tests {
 
     #[test]
     fn a_failed_check_makes_the_answer_negative_and_a_warning_does_not() {
-        assert_eq!(with_daemon(vec![check("a", CheckStatus::Warn, None)]).1, Exit::Ok);
-        assert_eq!(with_daemon(vec![check("a", CheckStatus::Fail, None)]).1, Exit::Negative);
+        assert_eq!(with_daemon(vec![check("a", CheckStatus::Warn, None)], Vec::new()).1, Exit::Ok);
+        assert_eq!(with_daemon(vec![check("a", CheckStatus::Fail, None)], Vec::new()).1, Exit::Negative);
     }
 
     #[test]
     fn without_a_daemon_the_first_finding_says_so() {
         let error = Error::Silent { socket: "/run/x.sock".into(), seconds: 10 };
-        let checks = without_daemon(&error, vec![check("kernel BTF", CheckStatus::Ok, None)]);
+        let rights = check("rights", CheckStatus::Ok, None);
+        let checks = without_daemon(&error, rights, vec![check("kernel BTF", CheckStatus::Ok, None)]);
         assert_eq!(checks[0].status, CheckStatus::Fail);
         assert!(checks[0].detail.contains("/run/x.sock"));
-        assert_eq!(checks.len(), 2);
+        assert_eq!(checks.len(), 3);
     }
 }
