@@ -3,6 +3,7 @@
 
 mod admission;
 mod gateway;
+mod metrics;
 mod overload;
 mod secrets;
 mod sessions;

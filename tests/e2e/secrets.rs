@@ -60,7 +60,7 @@ fn planted_keys_appear_in_no_traffic_log_metric_or_state() {
         ("daemon's log", daemon.log().into_bytes()),
         ("gateway's log", gateway.log().into_bytes()),
         ("refusal", (refused.head.clone() + &refused.body()).into_bytes()),
-        ("metrics", scrape(metrics).into_bytes()),
+        ("metrics", crate::metrics::text(metrics).into_bytes()),
     ];
     assert!(places[0].1.len() > 200, "the relay saw the session");
     for path in ["/v1/status", "/v1/keys", "/v1/leases", "/v1/pools", "/v1/config", &format!("/v1/explain/{id}")] {
@@ -77,13 +77,4 @@ fn planted_keys_appear_in_no_traffic_log_metric_or_state() {
             assert!(!found, "a raw key is in the {place}");
         }
     }
-}
-
-fn scrape(address: std::net::SocketAddr) -> String {
-    let mut stream = std::net::TcpStream::connect(address).unwrap();
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    assert!(text.contains("governor_in_flight"), "{text}");
-    text
 }

@@ -147,8 +147,6 @@ fn instances(names: &BTreeSet<Vec<String>>) -> Vec<(Vec<String>, &'static Settin
 fn in_a_section(variable: &str) -> bool {
     let sections: BTreeSet<&str> = SETTINGS.iter().filter_map(|row| row.key.split('.').next()).collect();
     sections.iter().any(|section| variable.starts_with(&format!("GOVERNOR_{}_", section.to_ascii_uppercase())))
-        // The command line's own variable for the control socket's path.
-        && variable != "GOVERNOR_CONTROL_SOCKET"
 }
 
 fn unknown_variable<'a>(variable: &str, known: impl Iterator<Item = &'a String>) -> Problem {
