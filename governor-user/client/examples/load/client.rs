@@ -6,7 +6,7 @@ use crate::tally::{Outcome, Pending};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -18,6 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
+
+/// How a client names itself to the gateway's operator; the key itself is a secret.
+const CLIENT_NAME: HeaderName = HeaderName::from_static("x-client-name");
 
 /// What all clients of a run have in common.
 #[derive(Debug)]
@@ -36,7 +39,7 @@ pub(crate) struct Target {
 #[derive(Debug)]
 pub(crate) struct Client {
     target: Arc<Target>,
-    authorization: String,
+    key: String,
     rng: StdRng,
 }
 
@@ -49,9 +52,9 @@ enum Answer {
 }
 
 impl Client {
-    /// A client that shows `key` as its API key. The same seed gives the same jitter.
+    /// A client with an API key made from the name `key`. The same seed gives the same jitter.
     pub(crate) fn new(target: Arc<Target>, key: &str, seed: u64) -> Self {
-        Self { target, authorization: format!("Bearer sk-demo-{key}"), rng: StdRng::seed_from_u64(seed) }
+        Self { target, key: key.to_owned(), rng: StdRng::seed_from_u64(seed) }
     }
 
     /// The client's randomness, for what its user does between two requests.
@@ -82,8 +85,9 @@ impl Client {
                     (Outcome::Error, None, true)
                 }
             };
+            pending.failed(outcome);
             if !again || retry >= self.target.policy.retries {
-                return pending.end(outcome);
+                return;
             }
             sleep(self.target.policy.delay(retry, headers.as_ref(), self.rng.random())).await;
         }
@@ -103,7 +107,8 @@ impl Client {
             .method(Method::POST)
             .uri(self.target.path.as_str())
             .header(HOST, self.target.address.to_string())
-            .header(AUTHORIZATION, self.authorization.as_str())
+            .header(AUTHORIZATION, format!("Bearer sk-demo-{}", self.key))
+            .header(CLIENT_NAME, self.key.as_str())
             .header(CONTENT_TYPE, "application/json")
             .body(Full::from(Bytes::from_static(
                 br#"{"model":"demo","stream":true,"messages":[{"role":"user","content":"hello"}]}"#,

@@ -24,8 +24,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 /// One heavy key and some light ones against a gateway.
 ///
-/// The defaults run about ten times faster than life, like those of the simulated upstream: a back-off of 50 ms stands
-/// for the 500 ms of a real client.
+/// The defaults run about five times faster than life, like those of the simulated upstream: a back-off of 100 ms
+/// stands for the 500 ms of a real client, a pause of 0.6 s for one of 3 s. A server's Retry-After is followed as it is.
 #[derive(Debug, Parser)]
 struct Cli {
     /// Address of the gateway
@@ -37,6 +37,9 @@ struct Cli {
     /// Requests the heavy key keeps going at once
     #[arg(long, default_value_t = 120)]
     heavy: u32,
+    /// Mean pause of a heavy worker between two requests, in milliseconds: it stores an answer and takes its next item
+    #[arg(long, default_value_t = 40)]
+    pause_ms: u64,
     /// Number of light keys
     #[arg(long, default_value_t = 9)]
     light_keys: u32,
@@ -50,10 +53,10 @@ struct Cli {
     #[arg(long, default_value_t = 2)]
     retries: u32,
     /// Back-off before the first retry, in milliseconds; doubles with each one
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, default_value_t = 100)]
     backoff_ms: u64,
     /// The back-off grows no further, in milliseconds
-    #[arg(long, default_value_t = 800)]
+    #[arg(long, default_value_t = 1600)]
     longest_backoff_ms: u64,
     /// A Retry-After up to this is followed, in seconds
     #[arg(long, default_value_t = 60)]
@@ -167,30 +170,25 @@ fn start_workers(cli: &Cli, schedule: Schedule, light: &Arc<Tally>, heavy: &Arc<
         |key: &str| Client::new(Arc::clone(&target), key, seeds.next().expect("there are more seeds than workers"));
     let mut workers = JoinSet::new();
     for _ in 0..cli.heavy {
-        workers.spawn(insist(client("heavy"), Arc::clone(heavy), schedule));
+        let pause = Duration::from_millis(cli.pause_ms);
+        workers.spawn(ask_on(client("heavy"), Arc::clone(heavy), schedule, pause));
     }
     for key in 1..=cli.light_keys {
         for _ in 0..cli.light_streams {
-            let client = client(&format!("light-{key}"));
-            workers.spawn(converse(client, Arc::clone(light), schedule, Duration::from_millis(cli.think_ms)));
+            let think = Duration::from_millis(cli.think_ms);
+            workers.spawn(ask_on(client(&format!("light-{key}")), Arc::clone(light), schedule, think));
         }
     }
     workers
 }
 
-/// A worker of a batch job: the next request follows the last one, whatever came of it.
-async fn insist(mut client: Client, tally: Arc<Tally>, schedule: Schedule) {
-    while let Some(measured) = schedule.begin(Instant::now()) {
-        client.ask(tally.begin(measured)).await;
-    }
-}
-
-/// A person: thinks, asks, reads.
-async fn converse(mut client: Client, tally: Arc<Tally>, schedule: Schedule, think: Duration) {
+/// A user, person or batch worker: pauses, asks, reads the answer or puts up with none, and begins again.
+async fn ask_on(mut client: Client, tally: Arc<Tally>, schedule: Schedule, pause: Duration) {
     loop {
         // Exponential, cut at five means so that nobody sleeps through the run.
         let draw: f64 = client.rng().random();
-        sleep_until(schedule.drain.min(Instant::now() + think.mul_f64((-(1.0 - draw).ln()).min(5.0)))).await;
+        let pause = pause.mul_f64((-(1.0 - draw).ln()).min(5.0));
+        sleep_until(schedule.drain.min(Instant::now() + pause)).await;
         let Some(measured) = schedule.begin(Instant::now()) else { return };
         client.ask(tally.begin(measured)).await;
     }

@@ -115,6 +115,12 @@ impl Pending {
     /// Another try begins.
     pub(crate) fn attempt(&mut self) {
         self.attempts += 1;
+        self.outcome = None;
+    }
+
+    /// A try came to nothing; another may follow.
+    pub(crate) fn failed(&mut self, outcome: Outcome) {
+        self.outcome = Some(outcome);
     }
 
     /// The successful answer's first byte arrived, this long after the first try began.
@@ -132,8 +138,8 @@ impl Pending {
 }
 
 impl Drop for Pending {
-    /// A request cut off by the end of the run counts as ok while its answer streams, else as an error: whoever asked
-    /// got nothing.
+    /// A request cut off by the end of the run counts as ok while its answer streams, as refused while it waits for its
+    /// next try, and as an error while it waits for an answer.
     fn drop(&mut self) {
         let cut_off = if self.wait.is_some() { Outcome::Ok } else { Outcome::Error };
         let mut counts = self.tally.counts();
@@ -198,15 +204,20 @@ mod tests {
     }
 
     #[test]
-    fn a_request_cut_off_before_its_answer_is_an_error_and_after_it_ok() {
+    fn a_request_cut_off_by_the_end_counts_as_what_it_last_got() {
         let tally = Arc::new(Tally::default());
-        let unanswered = tally.begin(true);
-        let mut streaming = tally.begin(true);
+        let [mut unanswered, mut streaming, mut backing_off] = [(); 3].map(|()| tally.begin(true));
+        for pending in [&mut unanswered, &mut streaming, &mut backing_off] {
+            pending.attempt();
+            pending.failed(Outcome::Refused429);
+        }
+        unanswered.attempt();
+        streaming.attempt();
         streaming.answered(Duration::from_secs(1));
-        assert_eq!((tally.progress().open, tally.progress().streaming), (2, 1));
-        drop((unanswered, streaming));
+        assert_eq!((tally.progress().open, tally.progress().streaming), (3, 1));
+        drop((unanswered, streaming, backing_off));
         let report = tally.report();
-        assert_eq!((report.requests, report.ok, report.errors), (2, 1, 1));
+        assert_eq!((report.requests, report.ok, report.refused_429, report.errors), (3, 1, 1, 1));
         assert_eq!((tally.progress().open, tally.progress().streaming), (0, 0));
     }
 

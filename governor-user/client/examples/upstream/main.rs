@@ -22,6 +22,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::serve::ListenerExt;
 use clap::Parser;
 use dialect::Dialect;
 use duration::HeavyTail;
@@ -43,7 +44,8 @@ const FULL_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A simulated AI provider with accounts, slots and streamed answers.
 ///
-/// The defaults run about ten times faster than life: a median answer of 0.6 s stands for one of 6 s.
+/// The defaults run about five times faster than life: a median answer of 0.6 s stands for one of 3 s, and the longest
+/// of 8 s for one of 40 s.
 #[derive(Debug, Parser)]
 struct Cli {
     /// Address to listen on; the chosen port is printed
@@ -98,6 +100,10 @@ async fn main() -> anyhow::Result<()> {
     let listener =
         tokio::net::TcpListener::bind(cli.listen).await.with_context(|| format!("cannot listen on {}", cli.listen))?;
     announce(listener.local_addr()?);
+    let listener = listener.tap_io(|stream| {
+        // Small pieces go out as they come. Failing means the reader is gone, which shows at the next write.
+        stream.set_nodelay(true).ok();
+    });
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         served = async { axum::serve(listener, app).await } => served.context("cannot serve"),
