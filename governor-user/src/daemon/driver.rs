@@ -5,20 +5,18 @@ use super::bypass::Bypass;
 use super::clock;
 use super::journal::{Entry, Journal};
 use super::labels::Labels;
-use super::translate;
-use super::view::{SessionView, View};
+use super::view::View;
 use crate::config::{CgroupCeiling, OverloadConfig};
 use crate::kernel::view::Observation;
 use crate::metrics::Recorder;
 use crate::overload::{Evidence, LevelMachine, assess};
 use crate::proxy::outbox::Outbox;
 use crate::proxy::peer::Peer;
-use governor_common::wire::reply::{ErrorCode, Level, Limits, Overload, PoolLimits, Reply, Welcome};
-use governor_common::wire::request::{Hello, Request};
-use governor_common::wire::{self};
+use governor_common::wire::reply::{Level, Limits, Overload, Reply};
+use governor_common::wire::request::Request;
 use governor_engine::Engine;
-use governor_engine::id::{LeaseId, RequestId, SessionId};
-use governor_engine::io::{Input, Output};
+use governor_engine::id::SessionId;
+use governor_engine::io::Input;
 use governor_engine::policy::Policy;
 use governor_engine::snapshot::LeaseView;
 use governor_engine::time::{Duration, Instant};
@@ -112,25 +110,27 @@ pub struct Parts {
 }
 
 #[derive(Debug)]
-struct Session {
-    peer: Peer,
+pub(super) struct Session {
+    pub(super) peer: Peer,
     /// Gone once the connection is.
-    outbox: Option<Outbox>,
+    pub(super) outbox: Option<Outbox>,
     /// Known after `Hello`.
-    name: Option<String>,
+    pub(super) name: Option<String>,
 }
 
 /// The state.
 #[derive(Debug)]
 pub struct Driver {
-    parts: Parts,
-    sessions: BTreeMap<SessionId, Session>,
-    journal: Journal,
-    labels: Labels,
-    level: LevelMachine,
-    evidence: Evidence,
-    limits: Limits,
-    stop_by: Option<Instant>,
+    pub(super) parts: Parts,
+    pub(super) sessions: BTreeMap<SessionId, Session>,
+    pub(super) journal: Journal,
+    pub(super) labels: Labels,
+    pub(super) level: LevelMachine,
+    pub(super) evidence: Evidence,
+    pub(super) limits: Limits,
+    /// Something happened that may change the limits: they are worked out anew before the loop rests.
+    pub(super) limits_stale: bool,
+    pub(super) stop_by: Option<Instant>,
 }
 
 impl Driver {
@@ -149,6 +149,7 @@ impl Driver {
             level,
             evidence: Evidence::default(),
             limits: Limits::default(),
+            limits_stale: true,
             stop_by: None,
         }
     }
@@ -196,10 +197,11 @@ impl Driver {
             Message::Requests { session, requests } => {
                 for (id, request) in requests {
                     self.request(session, id, request, now);
-                    self.deliver(now);
+                    self.deliver();
                 }
             }
             Message::Lost { session } => {
+                self.limits_stale = true;
                 if let Some(state) = self.sessions.get_mut(&session) {
                     state.outbox = None;
                     if state.name.is_none() {
@@ -209,6 +211,7 @@ impl Driver {
                 }
             }
             Message::Gone { session } => {
+                self.limits_stale = true;
                 self.sessions.remove(&session);
                 self.parts.engine.handle_input(Input::SessionGone { session }, now);
             }
@@ -220,7 +223,7 @@ impl Driver {
                 self.stop_by = Some(by);
             }
         }
-        self.deliver(now);
+        self.deliver();
     }
 
     /// Weighs what the kernel shows.
@@ -244,12 +247,14 @@ impl Driver {
     pub fn tick(&mut self, now: Instant) {
         if self.parts.engine.poll_timeout().is_some_and(|at| at <= now) {
             self.parts.engine.handle_timeout(now);
+            // A cool-down may be over.
+            self.limits_stale = true;
         }
         if self.parts.engine.is_bypassed() && !self.parts.bypass.is_on(clock::wall_seconds()) {
             tracing::info!("bypass ended by itself");
             self.parts.engine.handle_input(Input::Bypass { on: false }, now);
         }
-        self.deliver(now);
+        self.deliver();
         self.forget_ended_sessions();
         self.tell_limits();
     }
@@ -266,214 +271,23 @@ impl Driver {
         self.stop_by.is_some_and(|by| now >= by || self.parts.engine.is_idle())
     }
 
-    fn connected(&self) -> impl Iterator<Item = (&SessionId, &Session)> {
+    pub(super) fn connected(&self) -> impl Iterator<Item = (&SessionId, &Session)> {
         self.sessions.iter().filter(|(_, session)| session.outbox.is_some() && session.name.is_some())
     }
 
-    fn send(&self, session: SessionId, request: u32, reply: &Reply) {
+    pub(super) fn send(&self, session: SessionId, request: u32, reply: &Reply) {
         if let Some(outbox) = self.sessions.get(&session).and_then(|session| session.outbox.as_ref()) {
             outbox.push(reply, request);
         }
     }
 
-    fn broadcast(&self, reply: &Reply) {
+    pub(super) fn broadcast(&self, reply: &Reply) {
         for (session, _) in self.connected() {
             self.send(*session, 0, reply);
         }
     }
 
-    fn request(&mut self, session: SessionId, id: u32, request: Request, now: Instant) {
-        let Some(state) = self.sessions.get(&session) else { return };
-        let greeted = state.name.is_some();
-        match request {
-            Request::Hello(hello) if !greeted => self.hello(session, id, &hello, now),
-            Request::Hello(_) => self.refuse(session, id, "Hello was already said"),
-            _ if !greeted => {
-                self.refuse(session, id, "the first frame must be Hello");
-                if let Some(outbox) = self.sessions.get(&session).and_then(|state| state.outbox.as_ref()) {
-                    outbox.close();
-                }
-            }
-            Request::Acquire(acquire) => match translate::acquire(&self.parts.engine, session, id, &acquire, now) {
-                Ok(input) => {
-                    if let (Some(key), Some(label)) = (input.key, &acquire.label) {
-                        let engine = &self.parts.engine;
-                        self.labels.learn(key, label, |key| engine.is_active(key));
-                    }
-                    self.parts.engine.handle_input(Input::Acquire(input), now);
-                }
-                Err(reason) => {
-                    self.parts.recorder.rejected();
-                    self.send(session, id, &Reply::Reject { reason });
-                }
-            },
-            Request::Cancel { request } => {
-                self.parts.engine.handle_input(Input::Cancel { session, request: RequestId(request) }, now);
-            }
-            Request::Release { leases } => {
-                for lease in leases {
-                    self.parts.engine.handle_input(Input::Release { session, lease: LeaseId(lease) }, now);
-                }
-            }
-            Request::Renew { leases } => {
-                for renewal in leases {
-                    let idle = renewal.idle_ms.map(|ms| Duration::from_millis(u64::from(ms)));
-                    self.parts.engine.handle_input(Input::Renew { session, lease: LeaseId(renewal.lease), idle }, now);
-                }
-            }
-            Request::Move { lease } => {
-                let input = Input::Move { session, request: RequestId(id), lease: LeaseId(lease) };
-                self.parts.engine.handle_input(input, now);
-            }
-            Request::MemberReport(report) => {
-                if let Some(input) = translate::member_report(&self.parts.engine, &report, now) {
-                    tracing::info!(pool = report.pool, member = report.member, news = ?report.state, "member reported");
-                    self.parts.engine.handle_input(input, now);
-                } else {
-                    let message = format!("no member \"{}\" in a pool \"{}\"", report.member, report.pool);
-                    self.send(session, id, &Reply::Error { code: ErrorCode::Malformed, message });
-                }
-            }
-            Request::Register { leases } => self.register(session, id, &leases, now),
-            Request::Ping => self.send(session, id, &Reply::Pong),
-        }
-    }
-
-    fn hello(&mut self, session: SessionId, id: u32, hello: &Hello, now: Instant) {
-        if hello.version == 0 || hello.version.saturating_add(1) < wire::VERSION {
-            let message = format!("protocol version {} is not served, {} is", hello.version, wire::VERSION);
-            self.send(session, id, &Reply::Error { code: ErrorCode::Handshake, message });
-            if let Some(outbox) = self.sessions.get(&session).and_then(|state| state.outbox.as_ref()) {
-                outbox.close();
-            }
-            return;
-        }
-        if let Some(state) = self.sessions.get_mut(&session) {
-            tracing::info!(
-                session = session.0,
-                name = hello.name,
-                pid = state.peer.pid,
-                uid = state.peer.uid,
-                "session opened"
-            );
-            state.name = Some(hello.name.clone());
-        }
-        self.parts.engine.handle_input(Input::SessionOpened { session }, now);
-        let welcome = Welcome {
-            version: hello.version.min(wire::VERSION),
-            session: session.0,
-            epoch: u32::from(self.parts.epoch),
-            lease_ttl_ms: translate::millis(self.parts.policy.node.lease_ttl),
-        };
-        self.send(session, id, &Reply::Welcome(welcome));
-        let limits = self.limits_now();
-        if limits == self.limits {
-            self.send(session, 0, &Reply::Limits(limits));
-        } else {
-            self.limits = limits;
-            self.broadcast(&Reply::Limits(self.limits.clone()));
-        }
-        if self.level.level() != Level::Normal {
-            self.send(session, 0, &Reply::Overload(self.overload()));
-        }
-        if self.stop_by.is_some() {
-            self.send(session, 0, &Reply::Drain);
-        }
-    }
-
-    fn refuse(&self, session: SessionId, id: u32, message: &str) {
-        let reply = Reply::Error { code: ErrorCode::Handshake, message: message.to_owned() };
-        self.send(session, id, &reply);
-    }
-
-    fn register(&mut self, session: SessionId, id: u32, leases: &[wire::request::HeldLease], now: Instant) {
-        let mut known = Vec::with_capacity(leases.len());
-        for held in leases {
-            let Some(mut input) = translate::held(&self.parts.engine, session, held) else {
-                known.push((held.lease, 0));
-                continue;
-            };
-            // A lease is handed over only between connections of one process; a stranger's claim is entered anew.
-            let holder = self.parts.engine.holder(input.lease);
-            if holder.is_some_and(|holder| !self.same_process(holder, session)) {
-                input.lease = LeaseId(0);
-            }
-            if let (Some(key), Some(label)) = (input.key, &held.label) {
-                let engine = &self.parts.engine;
-                self.labels.learn(key, label, |key| engine.is_active(key));
-            }
-            self.parts.engine.handle_input(Input::Register(input), now);
-            while let Some(output) = self.parts.engine.poll_output() {
-                if let Output::Registered { new, .. } = output {
-                    known.push((held.lease, new.map_or(0, |lease| lease.0)));
-                } else {
-                    self.dispatch(output);
-                }
-            }
-        }
-        tracing::info!(session = session.0, leases = known.len(), "leases registered");
-        self.send(session, id, &Reply::Registered { leases: known });
-    }
-
-    fn same_process(&self, one: SessionId, other: SessionId) -> bool {
-        let peer = |session: SessionId| self.sessions.get(&session).map(|state| state.peer);
-        match (peer(one), peer(other)) {
-            (Some(one), Some(other)) => one.pid.is_some() && one == other,
-            _ => false,
-        }
-    }
-
-    fn deliver(&mut self, now: Instant) {
-        debug_assert!(now >= Instant::ZERO);
-        while let Some(output) = self.parts.engine.poll_output() {
-            self.dispatch(output);
-        }
-    }
-
-    fn dispatch(&mut self, output: Output) {
-        match output {
-            Output::Grant(grant) => {
-                self.parts.recorder.waited(grant.waited);
-                self.send(grant.session, grant.request.0, &translate::grant(&self.parts.engine, &grant));
-            }
-            Output::Parked { session, request } => self.send(session, request.0, &Reply::Parked),
-            Output::Shed { session, request, decision } => {
-                let entry = self.entry(decision);
-                let reply = translate::shed(&entry);
-                tracing::debug!(
-                    pool = entry.pool,
-                    reason = translate::reason(entry.decision.reason),
-                    decision = %format_args!("{:016x}", entry.decision.id.0),
-                    "request shed"
-                );
-                self.journal.record(entry);
-                self.send(session, request.0, &reply);
-            }
-            Output::WouldHave { decision } => {
-                let entry = self.entry(decision);
-                self.journal.record(entry);
-            }
-            Output::Reject { session, request, why } => {
-                self.send(session, request.0, &Reply::Reject { reason: translate::reject(why).to_owned() });
-            }
-            Output::Revoke { session, lease, reason } => {
-                tracing::info!(session = session.0, lease = lease.0, ?reason, "lease revoked");
-                self.send(session, 0, &Reply::Revoke { lease: lease.0, reason: translate::revoke(reason) });
-            }
-            // Only `register` asks, and it takes its answers itself.
-            Output::Registered { .. } => {}
-        }
-    }
-
-    fn entry(&self, decision: governor_engine::io::Decision) -> Entry {
-        Entry {
-            pool: self.parts.engine.pool_name(decision.pool).unwrap_or_default().to_owned(),
-            label: decision.key.and_then(|key| self.labels.of(key)).map(str::to_owned),
-            decision,
-        }
-    }
-
-    fn overload(&self) -> Overload {
+    pub(super) fn overload(&self) -> Overload {
         Overload {
             level: self.level.level(),
             pressure: self.evidence.pressure,
@@ -482,87 +296,10 @@ impl Driver {
         }
     }
 
-    fn limits_now(&self) -> Limits {
-        let sessions = u32::try_from(self.connected().count()).unwrap_or(u32::MAX).max(1);
-        let engine = &self.parts.engine;
-        let pools = engine
-            .pools()
-            .map(|pool| PoolLimits {
-                name: engine.pool_name(pool).unwrap_or_default().to_owned(),
-                capacity: engine.capacity(pool).unwrap_or(0),
-                members: engine
-                    .members(pool)
-                    .filter_map(|member| {
-                        let name = engine.member_name(pool, member)?.to_owned();
-                        Some((name, engine.ordinary_slots(pool, member)?))
-                    })
-                    .collect(),
-            })
-            .collect();
-        Limits { sessions, node_cap: self.parts.policy.node.cap, pools }
-    }
-
-    fn tell_limits(&mut self) {
-        let limits = self.limits_now();
-        if limits != self.limits {
-            self.limits = limits;
-            self.broadcast(&Reply::Limits(self.limits.clone()));
-        }
-    }
-
     /// A session without a connection is kept while it holds leases: they may still be handed over.
     fn forget_ended_sessions(&mut self) {
         let engine = &self.parts.engine;
         self.sessions.retain(|id, session| session.outbox.is_some() || engine.leases_of(*id) > 0);
-    }
-
-    fn answer(&mut self, ask: Ask, now: Instant) {
-        // Whoever asked may have gone: an answer nobody waits for is dropped.
-        match ask {
-            Ask::View(answer) => drop(answer.send(self.view(now))),
-            Ask::Leases(answer) => drop(answer.send((self.view(now), self.parts.engine.leases()))),
-            Ask::Explain(id, answer) => drop(answer.send(self.journal.find(id).cloned().map(|entry| (entry, now)))),
-            Ask::Policy(policy, answer) => {
-                self.parts.policy = (*policy).clone();
-                self.parts.engine.handle_input(Input::PolicyChanged(policy), now);
-                answer.send(()).ok();
-            }
-            Ask::Bypass { on, for_seconds, answer } => {
-                let kept = self.parts.bypass.set(on, for_seconds, clock::wall_seconds());
-                if kept.is_ok() {
-                    tracing::warn!(on, for_seconds, "bypass switched");
-                    self.parts.engine.handle_input(Input::Bypass { on }, now);
-                }
-                drop(answer.send(kept));
-            }
-        }
-    }
-
-    fn view(&self, now: Instant) -> View {
-        let snapshot = self.parts.engine.snapshot();
-        let keys: BTreeSet<_> = snapshot.pools.iter().flat_map(|pool| pool.keys.iter().map(|key| key.key)).collect();
-        let labels =
-            keys.into_iter().filter_map(|key| self.labels.of(key).map(|label| (key, label.to_owned()))).collect();
-        let sessions = self
-            .sessions
-            .iter()
-            .filter_map(|(id, session)| {
-                let name = session.name.clone()?;
-                Some(SessionView { id: *id, name, peer: session.peer, leases: self.parts.engine.leases_of(*id) })
-            })
-            .collect();
-        let wall = clock::wall_seconds();
-        View {
-            now,
-            epoch: self.parts.epoch,
-            snapshot,
-            labels,
-            sessions,
-            overload: self.overload(),
-            bypass_remaining: self.parts.bypass.remaining(wall),
-            draining: self.stop_by.is_some(),
-            node: self.parts.policy.node.clone(),
-        }
     }
 }
 

@@ -7,12 +7,15 @@
 //!   kernel plane ───┘                    └─▶ views for control API and metrics
 //! ```
 
+mod answers;
 pub mod bypass;
 pub mod clock;
 pub mod driver;
 pub mod handle;
 pub mod journal;
 pub mod labels;
+mod orders;
+mod requests;
 pub mod settings;
 pub mod translate;
 pub mod view;

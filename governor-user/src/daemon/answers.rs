@@ -1,0 +1,60 @@
+//! Answers to the control API: questions about the state, and the two orders it may give.
+
+use super::clock;
+use super::driver::{Ask, Driver};
+use super::view::{SessionView, View};
+use governor_engine::io::Input;
+use governor_engine::time::Instant;
+use std::collections::BTreeSet;
+
+impl Driver {
+    pub(super) fn answer(&mut self, ask: Ask, now: Instant) {
+        // Whoever asked may have gone: an answer nobody waits for is dropped.
+        match ask {
+            Ask::View(answer) => drop(answer.send(self.view(now))),
+            Ask::Leases(answer) => drop(answer.send((self.view(now), self.parts.engine.leases()))),
+            Ask::Explain(id, answer) => drop(answer.send(self.journal.find(id).cloned().map(|entry| (entry, now)))),
+            Ask::Policy(policy, answer) => {
+                self.parts.policy = (*policy).clone();
+                self.limits_stale = true;
+                self.parts.engine.handle_input(Input::PolicyChanged(policy), now);
+                answer.send(()).ok();
+            }
+            Ask::Bypass { on, for_seconds, answer } => {
+                let kept = self.parts.bypass.set(on, for_seconds, clock::wall_seconds());
+                if kept.is_ok() {
+                    tracing::warn!(on, for_seconds, "bypass switched");
+                    self.parts.engine.handle_input(Input::Bypass { on }, now);
+                }
+                drop(answer.send(kept));
+            }
+        }
+    }
+
+    fn view(&self, now: Instant) -> View {
+        let snapshot = self.parts.engine.snapshot();
+        let keys: BTreeSet<_> = snapshot.pools.iter().flat_map(|pool| pool.keys.iter().map(|key| key.key)).collect();
+        let labels =
+            keys.into_iter().filter_map(|key| self.labels.of(key).map(|label| (key, label.to_owned()))).collect();
+        let sessions = self
+            .sessions
+            .iter()
+            .filter_map(|(id, session)| {
+                let name = session.name.clone()?;
+                Some(SessionView { id: *id, name, peer: session.peer, leases: self.parts.engine.leases_of(*id) })
+            })
+            .collect();
+        let wall = clock::wall_seconds();
+        View {
+            now,
+            epoch: self.parts.epoch,
+            snapshot,
+            labels,
+            sessions,
+            overload: self.overload(),
+            bypass_remaining: self.parts.bypass.remaining(wall),
+            draining: self.stop_by.is_some(),
+            node: self.parts.policy.node.clone(),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What the engine orders, as replies to proxies and records for people.
+
+use super::driver::Driver;
+use super::journal::Entry;
+use super::translate;
+use governor_common::wire::reply::{Limits, PoolLimits, Reply};
+use governor_engine::io::{Decision, Output};
+
+impl Driver {
+    pub(super) fn deliver(&mut self) {
+        while let Some(output) = self.parts.engine.poll_output() {
+            self.dispatch(output);
+        }
+    }
+
+    pub(super) fn dispatch(&mut self, output: Output) {
+        match output {
+            Output::Grant(grant) => {
+                self.parts.recorder.waited(grant.waited);
+                self.send(grant.session, grant.request.0, &translate::grant(&self.parts.engine, &grant));
+            }
+            Output::Parked { session, request } => self.send(session, request.0, &Reply::Parked),
+            Output::Shed { session, request, decision } => {
+                let entry = self.entry(decision);
+                let reply = translate::shed(&entry);
+                tracing::debug!(
+                    pool = entry.pool,
+                    reason = translate::reason(entry.decision.reason),
+                    decision = %format_args!("{:016x}", entry.decision.id.0),
+                    "request shed"
+                );
+                self.journal.record(entry);
+                self.send(session, request.0, &reply);
+            }
+            Output::WouldHave { decision } => {
+                let entry = self.entry(decision);
+                self.journal.record(entry);
+            }
+            Output::Reject { session, request, why } => {
+                self.send(session, request.0, &Reply::Reject { reason: translate::reject(why).to_owned() });
+            }
+            Output::Revoke { session, lease, reason } => {
+                tracing::info!(session = session.0, lease = lease.0, ?reason, "lease revoked");
+                self.send(session, 0, &Reply::Revoke { lease: lease.0, reason: translate::revoke(reason) });
+            }
+            // Only `register` asks, and it takes its answers itself.
+            Output::Registered { .. } => {}
+        }
+    }
+
+    fn entry(&self, decision: Decision) -> Entry {
+        Entry {
+            pool: self.parts.engine.pool_name(decision.pool).unwrap_or_default().to_owned(),
+            label: decision.key.and_then(|key| self.labels.of(key)).map(str::to_owned),
+            decision,
+        }
+    }
+
+    pub(super) fn limits_now(&self) -> Limits {
+        let sessions = u32::try_from(self.connected().count()).unwrap_or(u32::MAX).max(1);
+        let engine = &self.parts.engine;
+        let pools = engine
+            .pools()
+            .map(|pool| PoolLimits {
+                name: engine.pool_name(pool).unwrap_or_default().to_owned(),
+                capacity: engine.capacity(pool).unwrap_or(0),
+                members: engine
+                    .members(pool)
+                    .filter_map(|member| {
+                        let name = engine.member_name(pool, member)?.to_owned();
+                        Some((name, engine.ordinary_slots(pool, member)?))
+                    })
+                    .collect(),
+            })
+            .collect();
+        Limits { sessions, node_cap: self.parts.policy.node.cap, pools }
+    }
+
+    pub(super) fn tell_limits(&mut self) {
+        if !std::mem::take(&mut self.limits_stale) {
+            return;
+        }
+        let limits = self.limits_now();
+        if limits != self.limits {
+            self.limits = limits;
+            self.broadcast(&Reply::Limits(self.limits.clone()));
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What proxies say, as facts for the engine: one arm a request. Names are resolved by `translate`; this file knows which
+//! session may say what, and when.
+
+use super::driver::Driver;
+use super::translate;
+use governor_common::wire::VERSION;
+use governor_common::wire::reply::{ErrorCode, Level, Reply, Welcome};
+use governor_common::wire::request::{HeldLease, Hello, Request};
+use governor_engine::id::{LeaseId, RequestId, SessionId};
+use governor_engine::io::{Input, Output};
+use governor_engine::time::{Duration, Instant};
+
+impl Driver {
+    pub(super) fn request(&mut self, session: SessionId, id: u32, request: Request, now: Instant) {
+        let Some(state) = self.sessions.get(&session) else { return };
+        let greeted = state.name.is_some();
+        match request {
+            Request::Hello(hello) if !greeted => self.hello(session, id, &hello, now),
+            Request::Hello(_) => self.refuse(session, id, "Hello was already said"),
+            _ if !greeted => {
+                self.refuse(session, id, "the first frame must be Hello");
+                self.close(session);
+            }
+            Request::Acquire(acquire) => match translate::acquire(&self.parts.engine, session, id, &acquire, now) {
+                Ok(input) => {
+                    if let (Some(key), Some(label)) = (input.key, &acquire.label) {
+                        let engine = &self.parts.engine;
+                        self.labels.learn(key, label, |key| engine.is_active(key));
+                    }
+                    self.parts.engine.handle_input(Input::Acquire(input), now);
+                }
+                Err(reason) => {
+                    self.parts.recorder.rejected();
+                    self.send(session, id, &Reply::Reject { reason });
+                }
+            },
+            Request::Cancel { request } => {
+                self.parts.engine.handle_input(Input::Cancel { session, request: RequestId(request) }, now);
+            }
+            Request::Release { leases } => {
+                for lease in leases {
+                    self.parts.engine.handle_input(Input::Release { session, lease: LeaseId(lease) }, now);
+                }
+            }
+            Request::Renew { leases } => {
+                for renewal in leases {
+                    let idle = renewal.idle_ms.map(|ms| Duration::from_millis(u64::from(ms)));
+                    self.parts.engine.handle_input(Input::Renew { session, lease: LeaseId(renewal.lease), idle }, now);
+                }
+            }
+            Request::Move { lease } => {
+                let input = Input::Move { session, request: RequestId(id), lease: LeaseId(lease) };
+                self.parts.engine.handle_input(input, now);
+            }
+            Request::MemberReport(report) => {
+                if let Some(input) = translate::member_report(&self.parts.engine, &report, now) {
+                    tracing::debug!(pool = report.pool, member = report.member, news = ?report.state, "member reported");
+                    self.parts.engine.handle_input(input, now);
+                    self.limits_stale = true;
+                } else {
+                    let message = format!("no member \"{}\" in a pool \"{}\"", report.member, report.pool);
+                    self.send(session, id, &Reply::Error { code: ErrorCode::Malformed, message });
+                }
+            }
+            Request::Register { leases } => self.register(session, id, &leases, now),
+            Request::Ping => self.send(session, id, &Reply::Pong),
+        }
+    }
+
+    fn hello(&mut self, session: SessionId, id: u32, hello: &Hello, now: Instant) {
+        if hello.version == 0 || hello.version.saturating_add(1) < VERSION {
+            let message = format!("protocol version {} is not served, {} is", hello.version, VERSION);
+            self.send(session, id, &Reply::Error { code: ErrorCode::Handshake, message });
+            self.close(session);
+            return;
+        }
+        if let Some(state) = self.sessions.get_mut(&session) {
+            tracing::info!(
+                session = session.0,
+                name = hello.name,
+                pid = state.peer.pid,
+                uid = state.peer.uid,
+                "session opened"
+            );
+            state.name = Some(hello.name.clone());
+        }
+        self.parts.engine.handle_input(Input::SessionOpened { session }, now);
+        let welcome = Welcome {
+            version: hello.version.min(VERSION),
+            session: session.0,
+            epoch: u32::from(self.parts.epoch),
+            lease_ttl_ms: translate::millis(self.parts.policy.node.lease_ttl),
+        };
+        self.send(session, id, &Reply::Welcome(welcome));
+        let limits = self.limits_now();
+        if limits == self.limits {
+            self.send(session, 0, &Reply::Limits(limits));
+        } else {
+            self.limits = limits;
+            self.broadcast(&Reply::Limits(self.limits.clone()));
+        }
+        if self.level.level() != Level::Normal {
+            self.send(session, 0, &Reply::Overload(self.overload()));
+        }
+        if self.stop_by.is_some() {
+            self.send(session, 0, &Reply::Drain);
+        }
+    }
+
+    /// Ends a session after what was said to it.
+    fn close(&self, session: SessionId) {
+        if let Some(outbox) = self.sessions.get(&session).and_then(|state| state.outbox.as_ref()) {
+            outbox.close();
+        }
+    }
+
+    fn refuse(&self, session: SessionId, id: u32, message: &str) {
+        let reply = Reply::Error { code: ErrorCode::Handshake, message: message.to_owned() };
+        self.send(session, id, &reply);
+    }
+
+    fn register(&mut self, session: SessionId, id: u32, leases: &[HeldLease], now: Instant) {
+        let mut known = Vec::with_capacity(leases.len());
+        for held in leases {
+            let Some(mut input) = translate::held(&self.parts.engine, session, held) else {
+                known.push((held.lease, 0));
+                continue;
+            };
+            // A lease is handed over only between connections of one process; a stranger's claim is entered anew.
+            let holder = self.parts.engine.holder(input.lease);
+            if holder.is_some_and(|holder| !self.same_process(holder, session)) {
+                input.lease = LeaseId(0);
+            }
+            if let (Some(key), Some(label)) = (input.key, &held.label) {
+                let engine = &self.parts.engine;
+                self.labels.learn(key, label, |key| engine.is_active(key));
+            }
+            self.parts.engine.handle_input(Input::Register(input), now);
+            while let Some(output) = self.parts.engine.poll_output() {
+                if let Output::Registered { new, .. } = output {
+                    known.push((held.lease, new.map_or(0, |lease| lease.0)));
+                } else {
+                    self.dispatch(output);
+                }
+            }
+        }
+        tracing::info!(session = session.0, leases = known.len(), "leases registered");
+        self.send(session, id, &Reply::Registered { leases: known });
+    }
+
+    fn same_process(&self, one: SessionId, other: SessionId) -> bool {
+        let peer = |session: SessionId| self.sessions.get(&session).map(|state| state.peer);
+        match (peer(one), peer(other)) {
+            (Some(one), Some(other)) => one.pid.is_some() && one == other,
+            _ => false,
+        }
+    }
+}
