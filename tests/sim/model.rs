@@ -714,6 +714,7 @@ impl Model {
         let moving = self.parked.iter().any(|w| w.lease == Some(id));
         let lease = self.leases.iter().find(|l| l.id == id && l.session == session && !l.relocated && !moving).cloned();
         let Some(lease) = lease else { return self.reject(session, request, RejectReason::NoSuchLease) };
+        self.open_session(session);
         let mut others = self.resolve(lease.pool, &lease.candidates);
         others.retain(|m| Some(*m) != lease.member);
         let nowhere = others.is_empty() || lease.kind == Kind::Reattach;

@@ -130,6 +130,7 @@ impl Engine {
         let Some(lease) = self.leases.get(&id).filter(movable).cloned() else {
             return self.reject(session, request, RejectReason::NoSuchLease);
         };
+        self.open_session(session);
         let pool = &mut self.pools[lease.pool.index()];
         let ask = Ask {
             session,

@@ -4,7 +4,7 @@
 //!            SessionOpened, or its first request           SessionLost
 //!   (none) ────────────────────────────────────▶ open ─────────────────▶ lost
 //!                                                 │ ▲                    │ │
-//!                                     SessionGone │ └── SessionOpened ───┘ │ grace over, SessionGone
+//!                                     SessionGone │ └── opened, asks ────┘ │ grace over, SessionGone
 //!                                                 ▼                        ▼
 //!                                               (none): its leases return in this step
 //! ```
