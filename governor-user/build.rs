@@ -57,7 +57,8 @@ fn rerun_with(tools: &Path) -> Result<()> {
         .env("LD_LIBRARY_PATH", prepend(&[tools.join("lib"), library], "LD_LIBRARY_PATH")?)
         .env("CARGO_TERM_QUIET", "true")
         .stdout(Stdio::piped());
-    let output = command.spawn().and_then(std::process::Child::wait_with_output).context("cannot start the BPF build")?;
+    let output =
+        command.spawn().and_then(std::process::Child::wait_with_output).context("cannot start the BPF build")?;
     for line in String::from_utf8_lossy(&output.stdout).lines().filter(|line| !line.starts_with(NO_RUSTUP)) {
         println!("{line}");
     }

@@ -28,7 +28,7 @@ pub struct ScanRecord {
 /// Key of the set of listening ports. A scan sees a namespace's listeners before its connections, and takes a
 /// connection whose local port is in the set for inbound.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 pub struct ListenPort {
     /// Inode number of the network namespace.
     pub netns: u32,

@@ -9,8 +9,13 @@
 //! ```
 
 mod assemble;
+mod btf;
 mod cgroup;
 mod connections;
+mod events;
+mod iter;
+mod loader;
+mod maps;
 mod netns;
 mod pids;
 mod plane;
@@ -18,8 +23,10 @@ mod preflight;
 mod privileged;
 mod procfs;
 mod sampler;
+mod selftest;
 mod sockdiag;
 mod tier;
+pub mod tracepoint;
 pub mod view;
 mod walk;
 

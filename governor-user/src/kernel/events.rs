@@ -1,0 +1,54 @@
+//! Rare events as the programs sent them, parsed. A number that this version does not know is no event.
+
+use super::tracepoint::ListenerReading;
+use governor_common::abi::{Event, EventKind};
+
+/// One thing that happened to a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerEvent {
+    /// `CLOCK_MONOTONIC` nanoseconds.
+    pub at_ns: u64,
+    /// What happened.
+    pub kind: EventKind,
+    /// The backlog before, for [`EventKind::Relistened`].
+    pub previous_backlog: Option<u32>,
+    /// The listener as it was then; for [`EventKind::Closed`] these are its last figures.
+    pub listener: ListenerReading,
+}
+
+impl ListenerEvent {
+    /// Reads an event's bytes.
+    pub(super) fn parse(raw: &Event, sees_enqueues: bool) -> Option<Self> {
+        let kind = EventKind::from_raw(raw.kind)?;
+        Some(Self {
+            at_ns: raw.at_ns,
+            kind,
+            previous_backlog: match kind {
+                EventKind::Relistened => Some(u32::try_from(raw.previous_backlog).unwrap_or(u32::MAX)),
+                EventKind::Opened | EventKind::Closed => None,
+            },
+            listener: ListenerReading::new(raw.cookie, &raw.listener, sees_enqueues)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use governor_common::abi::{AF_INET, ListenerState};
+
+    #[test]
+    fn an_event_of_an_unknown_kind_is_passed_over() {
+        let listener = ListenerState { family: AF_INET, ..ListenerState::default() };
+        let event = Event { kind: 99, listener, ..Event::default() };
+        assert_eq!(ListenerEvent::parse(&event, true), None);
+    }
+
+    #[test]
+    fn a_relisten_tells_the_backlog_before() {
+        let listener = ListenerState { family: AF_INET, backlog: 64, ..ListenerState::default() };
+        let event = Event { kind: EventKind::Relistened.to_raw(), previous_backlog: 16, listener, ..Event::default() };
+        let parsed = ListenerEvent::parse(&event, true).unwrap();
+        assert_eq!((parsed.previous_backlog, parsed.listener.backlog), (Some(16), 64));
+    }
+}

@@ -1,0 +1,204 @@
+//! Puts the programs into the kernel: resolves the field offsets, loads the embedded object, attaches what this kernel
+//! takes, and keeps for every hook whether it is active and why not. Knows nothing of what the programs report.
+
+use super::btf::{BtfError, Layouts};
+use super::maps::{self, Maps};
+use super::view::HookView;
+use aya::programs::{BtfTracePoint, Iter, ProgramError};
+use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
+use aya_log::EbpfLogger;
+use governor_common::abi::Offsets;
+use std::{fmt, io};
+use thiserror::Error;
+
+/// Built by this package's build script.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/governor-ebpf"));
+
+const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
+/// Levels of the programs' log: nothing, or up to debug.
+const LOG_OFF: u8 = 0;
+const LOG_DEBUG: u8 = 4;
+
+/// Why the tier cannot be used. `Display` is one line without its sources; [`super::tracepoint::AttachError`] joins
+/// them.
+#[derive(Debug, Error)]
+pub(super) enum LoadError {
+    /// The kernel tells no field offsets.
+    #[error("no kernel BTF at {KERNEL_BTF}")]
+    NoBtf(#[source] io::Error),
+    /// A field that everything needs is missing, or the file is damaged.
+    #[error(transparent)]
+    Layout(#[from] BtfError),
+    /// The object cannot be loaded: usually a missing right.
+    #[error("the kernel refuses the eBPF maps")]
+    Object(#[source] Box<EbpfError>),
+    /// A map is not what this program expects.
+    #[error(transparent)]
+    Map(#[from] maps::Error),
+    /// The one program without which there is nothing to see.
+    #[error("{hook} cannot be attached: {reason}")]
+    Program {
+        /// The hook.
+        hook: &'static str,
+        /// What the kernel said, on one line.
+        reason: String,
+    },
+}
+
+/// Programs in the kernel; they detach when this is dropped.
+pub(super) struct Loaded {
+    /// Holds the programs and their links.
+    pub(super) object: Ebpf,
+    pub(super) maps: Maps,
+    pub(super) hooks: Vec<HookView>,
+    /// Connections are counted per cgroup.
+    pub(super) counts_cgroups: bool,
+    /// Enqueues are seen as they happen.
+    pub(super) sees_enqueues: bool,
+    /// The socket iterator works.
+    pub(super) scans: bool,
+    pub(super) log: Option<EbpfLogger<ToTracing>>,
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded").field("maps", &self.maps).field("hooks", &self.hooks).finish_non_exhaustive()
+    }
+}
+
+/// Loads and attaches. `log` switches the programs' debug messages on.
+pub(super) fn load(log: bool) -> Result<Loaded, LoadError> {
+    let file = std::fs::read(KERNEL_BTF).map_err(LoadError::NoBtf)?;
+    let (offsets, no_cgroups) = resolve(&Layouts::parse(&file)?)?;
+    drop(file);
+    let btf = Btf::from_sys_fs().map_err(|error| LoadError::Object(Box::new(error.into())))?;
+    let mut object = EbpfLoader::new()
+        .btf(Some(&btf))
+        .override_global("OFFSETS", &offsets, true)
+        .override_global("AYA_LOG_LEVEL", if log { &LOG_DEBUG } else { &LOG_OFF }, true)
+        .load(OBJECT)
+        .map_err(|error| LoadError::Object(Box::new(error)))?;
+    let maps = Maps::take(&mut object)?;
+
+    let states = attach(&mut object, "inet_sock_set_state", &btf);
+    let enqueues = attach(&mut object, "sk_data_ready", &btf);
+    let scans = load_iterator(&mut object, &btf);
+    let hooks = vec![
+        hook("listeners, connections", "tp_btf/inet_sock_set_state", &states, no_cgroups.as_deref().unwrap_or("")),
+        hook("enqueue, depth peak", "tp_btf/sk_data_ready", &enqueues, ""),
+        hook("seeding, audit", "iter/tcp", &scans, ""),
+    ];
+    states.map_err(|reason| LoadError::Program { hook: "tp_btf/inet_sock_set_state", reason })?;
+    let log = if log { EbpfLogger::init_with_logger(&mut object, ToTracing).ok() } else { None };
+    Ok(Loaded {
+        object,
+        maps,
+        hooks,
+        counts_cgroups: no_cgroups.is_none(),
+        sees_enqueues: enqueues.is_ok(),
+        scans: scans.is_ok(),
+        log,
+    })
+}
+
+/// The offsets, and why connections cannot be counted per cgroup if so.
+fn resolve(kernel: &Layouts<'_>) -> Result<(Offsets, Option<String>), BtfError> {
+    let mut offsets = Offsets {
+        sock_family: kernel.offset("sock.__sk_common.skc_family", 2)?,
+        sock_state: kernel.offset("sock.__sk_common.skc_state", 1)?,
+        sock_port: kernel.offset("sock.__sk_common.skc_num", 2)?,
+        sock_address4: kernel.offset("sock.__sk_common.skc_rcv_saddr", 4)?,
+        sock_net: kernel.offset("sock.__sk_common.skc_net.net", 8)?,
+        sock_protocol: kernel.offset("sock.sk_protocol", 2)?,
+        sock_depth: kernel.offset("sock.sk_ack_backlog", 4)?,
+        sock_backlog: kernel.offset("sock.sk_max_ack_backlog", 4)?,
+        net_inode: kernel.offset("net.ns.inum", 4)?,
+        ..Offsets::default()
+    };
+    if let Ok(offset) = kernel.offset("sock.__sk_common.skc_v6_rcv_saddr", 16) {
+        offsets.sock_address6 = offset;
+        offsets.has_ipv6 = 1;
+    }
+    let cgroup = || -> Result<[u32; 3], BtfError> {
+        Ok([
+            kernel.offset("sock.sk_cgrp_data.cgroup", 8)?,
+            kernel.offset("cgroup.kn", 8)?,
+            kernel.offset("kernfs_node.id", 8)?,
+        ])
+    };
+    match cgroup() {
+        Ok([in_sock, in_cgroup, in_node]) => {
+            offsets.sock_cgroup = in_sock;
+            offsets.cgroup_node = in_cgroup;
+            offsets.node_id = in_node;
+            offsets.has_cgroups = 1;
+            Ok((offsets, None))
+        }
+        Err(error) => Ok((offsets, Some(format!("connections per cgroup are unknown: {error}")))),
+    }
+}
+
+/// Loads and attaches a BTF tracepoint of the program's own name. An error is one line.
+fn attach(object: &mut Ebpf, name: &str, btf: &Btf) -> Result<(), String> {
+    let program = object.program_mut(name).ok_or_else(|| "the object has no such program".to_owned())?;
+    let program: &mut BtfTracePoint = program.try_into().map_err(|error| one_line(&error))?;
+    program.load(name, btf).map_err(|error| one_line(&error))?;
+    program.attach().map(drop).map_err(|error| one_line(&error))
+}
+
+fn load_iterator(object: &mut Ebpf, btf: &Btf) -> Result<(), String> {
+    let program = object.program_mut("scan_tcp").ok_or_else(|| "the object has no such program".to_owned())?;
+    let program: &mut Iter = program.try_into().map_err(|error| one_line(&error))?;
+    program.load("tcp", btf).map_err(|error| one_line(&error))
+}
+
+fn hook(purpose: &str, hook: &str, result: &Result<(), String>, note: &str) -> HookView {
+    HookView {
+        purpose: purpose.to_owned(),
+        hook: hook.to_owned(),
+        active: result.is_ok(),
+        note: result.as_ref().err().map_or(note, String::as_str).to_owned(),
+    }
+}
+
+/// What the kernel said, without the verifier's pages: their last line is the objection.
+pub(super) fn one_line(error: &ProgramError) -> String {
+    let ProgramError::LoadError { io_error, verifier_log } = error else {
+        return chain(error);
+    };
+    let log = verifier_log.to_string();
+    let statistics = |line: &str| line.starts_with("processed ") || line.starts_with("verification time");
+    let objection = log.lines().rev().map(str::trim).find(|line| !line.is_empty() && !statistics(line));
+    objection.map_or_else(|| io_error.to_string(), |objection| format!("{io_error}: {objection}"))
+}
+
+/// An error and its sources on one line. An error that already prints its source says it once.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let said = cause.to_string();
+        if !line.ends_with(&said) {
+            line.push_str(": ");
+            line.push_str(&said);
+        }
+        source = cause.source();
+    }
+    line.lines().next().unwrap_or_default().to_owned()
+}
+
+/// Passes the programs' messages on to `tracing`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ToTracing;
+
+impl log::Log for ToTracing {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        tracing::debug!(target: "governor::ebpf", "{}", record.args());
+    }
+
+    fn flush(&self) {}
+}

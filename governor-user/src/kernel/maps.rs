@@ -1,0 +1,144 @@
+//! The programs' maps, typed. Reads them whole and removes what is finished; knows no meaning of a value. Every walk is
+//! bounded, because the kernel starts over when the key it stands on is removed meanwhile.
+
+use aya::Ebpf;
+use aya::maps::{Array, HashMap, Map, MapData, MapError, RingBuf, SkStorage};
+use governor_common::abi::{
+    CgroupState, Event, GlobalStats, ListenPort, ListenerState, MAX_CGROUPS, MAX_LISTEN_PORTS, MAX_LISTENERS, Marker,
+};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::os::fd::AsRawFd;
+use thiserror::Error;
+
+/// Events taken from the ring buffer at a time; the rest waits for the next read.
+const EVENTS_PER_READ: usize = 4_096;
+
+/// Why a map cannot be used.
+#[derive(Debug, Error)]
+pub(super) enum Error {
+    /// The object was built from other sources than this program.
+    #[error("the eBPF object has no map {0}")]
+    Missing(&'static str),
+    /// The kernel refused.
+    #[error("map {name}")]
+    Kernel {
+        /// The map.
+        name: &'static str,
+        /// What aya says.
+        #[source]
+        source: MapError,
+    },
+}
+
+/// All maps.
+pub(super) struct Maps {
+    listeners: HashMap<MapData, u64, ListenerState>,
+    cgroups: HashMap<MapData, u64, CgroupState>,
+    listen_ports: HashMap<MapData, ListenPort, u32>,
+    stats: Array<MapData, GlobalStats>,
+    markers: SkStorage<MapData, Marker>,
+    events: RingBuf<MapData>,
+}
+
+impl fmt::Debug for Maps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Maps").finish_non_exhaustive()
+    }
+}
+
+impl Maps {
+    /// Takes the maps out of a loaded object.
+    pub(super) fn take(object: &mut Ebpf) -> Result<Self, Error> {
+        Ok(Self {
+            listeners: typed(object, "LISTENERS")?,
+            cgroups: typed(object, "CGROUPS")?,
+            listen_ports: typed(object, "LISTEN_PORTS")?,
+            stats: typed(object, "STATS")?,
+            markers: typed(object, "MARKERS")?,
+            events: typed(object, "EVENTS")?,
+        })
+    }
+
+    /// Every listener by its cookie.
+    pub(super) fn listeners(&self) -> Result<BTreeMap<u64, ListenerState>, Error> {
+        whole(&self.listeners, "LISTENERS", MAX_LISTENERS)
+    }
+
+    /// One listener.
+    pub(super) fn listener(&self, cookie: u64) -> Result<Option<ListenerState>, Error> {
+        found(self.listeners.get(&cookie, 0), "LISTENERS")
+    }
+
+    /// Removes a listener's entry; one that is gone already is fine.
+    pub(super) fn forget_listener(&mut self, cookie: u64) -> Result<(), Error> {
+        found(self.listeners.remove(&cookie), "LISTENERS").map(drop)
+    }
+
+    /// Every cgroup's counters by its id.
+    pub(super) fn cgroups(&self) -> Result<BTreeMap<u64, CgroupState>, Error> {
+        whole(&self.cgroups, "CGROUPS", MAX_CGROUPS)
+    }
+
+    /// Removes a cgroup's counters unless something of it is open; says whether they are gone.
+    pub(super) fn forget_cgroup(&mut self, id: u64) -> Result<bool, Error> {
+        match found(self.cgroups.get(&id, 0), "CGROUPS")? {
+            Some(state) if state.inbound() != 0 || state.outbound() != 0 => Ok(false),
+            Some(_) | None => found(self.cgroups.remove(&id), "CGROUPS").map(|_| true),
+        }
+    }
+
+    /// Forgets the listening ports that a scan left behind.
+    pub(super) fn clear_listen_ports(&mut self) -> Result<(), Error> {
+        let stale: Vec<ListenPort> = whole(&self.listen_ports, "LISTEN_PORTS", MAX_LISTEN_PORTS)?.into_keys().collect();
+        for port in stale {
+            found(self.listen_ports.remove(&port), "LISTEN_PORTS")?;
+        }
+        Ok(())
+    }
+
+    /// The programs' own health.
+    pub(super) fn stats(&self) -> Result<GlobalStats, Error> {
+        self.stats.get(&0, 0).map_err(|source| Error::Kernel { name: "STATS", source })
+    }
+
+    /// The mark on an open socket of this process.
+    pub(super) fn marker(&self, socket: &impl AsRawFd) -> Result<Option<Marker>, Error> {
+        found(self.markers.get(socket, 0), "MARKERS")
+    }
+
+    /// Hands over the events that wait, oldest first; anything that has not an event's size is passed over.
+    pub(super) fn drain(&mut self, mut each: impl FnMut(Event)) {
+        for _ in 0..EVENTS_PER_READ {
+            let Some(item) = self.events.next() else { return };
+            if let Ok(event) = bytemuck::try_pod_read_unaligned(&item) {
+                each(event);
+            }
+        }
+    }
+}
+
+fn typed<T: TryFrom<Map, Error = MapError>>(object: &mut Ebpf, name: &'static str) -> Result<T, Error> {
+    let map = object.take_map(name).ok_or(Error::Missing(name))?;
+    T::try_from(map).map_err(|source| Error::Kernel { name, source })
+}
+
+/// A walk over all entries. Twice the map's size bounds a walk that was sent back to the start.
+fn whole<K: aya::Pod + Ord, V: aya::Pod>(
+    map: &HashMap<MapData, K, V>,
+    name: &'static str,
+    max: u32,
+) -> Result<BTreeMap<K, V>, Error> {
+    let bound = usize::try_from(max).unwrap_or(usize::MAX).saturating_mul(2);
+    map.iter().take(bound).collect::<Result<_, _>>().map_err(|source| Error::Kernel { name, source })
+}
+
+fn found<T>(result: Result<T, MapError>, name: &'static str) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(MapError::KeyNotFound | MapError::ElementNotFound) => Ok(None),
+        // Removing an absent key is reported as the system call's own error.
+        Err(MapError::SyscallError(error)) if error.io_error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::Kernel { name, source }),
+    }
+}

@@ -1,0 +1,252 @@
+//! The tracepoint tier: attaches the programs, proves with one connection that they count, and reads what they saw.
+//! Knows nothing of ticks, namespaces' names or processes; its caller does.
+//!
+//! ```text
+//!   attach ─▶ self-test ─▶ scan each namespace (seeds) ─▶ read, read, … ─▶ begin_audit, scan each, finish_audit ─▶ …
+//! ```
+//!
+//! Depth and backlog here are those at the last enqueue: the depth *now* is in the kernel's tables. Everything detaches
+//! when a [`Tracepoint`] is dropped.
+
+pub use super::events::ListenerEvent;
+pub use super::iter::{Audit, Drift, OpenConnections, Scan, ScannedListener};
+
+use super::iter;
+use super::loader::{self, LoadError, Loaded};
+use super::maps;
+use super::selftest::{self, SelfTestError};
+use super::view::{Family, HookView};
+use governor_common::abi::{AF_INET, AF_INET6, ListenerState};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use thiserror::Error;
+
+/// How to attach.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Have the programs report rare events as debug messages too (target `governor::ebpf`).
+    pub log: bool,
+}
+
+/// Why the tier cannot be used; prints as one line with every cause.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct AttachError(String);
+
+/// Why the maps cannot be read.
+#[derive(Debug, Error)]
+#[error("the eBPF maps cannot be read")]
+pub struct ReadError(#[from] maps::Error);
+
+/// Why a namespace was not scanned. Never to be read as "no sockets".
+#[derive(Debug, Error)]
+pub enum ScanError {
+    /// This kernel has no usable socket iterator; the hook's note says why.
+    #[error("the socket iterator is not available here")]
+    Unavailable,
+    /// The iterator failed.
+    #[error("the socket iterator failed")]
+    Failed(#[source] io::Error),
+    /// The maps cannot be read.
+    #[error(transparent)]
+    Maps(#[from] ReadError),
+}
+
+/// The attached programs.
+#[derive(Debug)]
+pub struct Tracepoint {
+    loaded: Loaded,
+    /// What audits found missing, added to what the counters say.
+    corrections: BTreeMap<u64, (i64, i64)>,
+    /// Listeners with an entry that the last scan of their namespace did not see.
+    suspects: BTreeSet<u64>,
+}
+
+/// What the programs saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Listeners seen since attach and not closed, by cookie.
+    pub listeners: Vec<ListenerReading>,
+    /// Open connections by cgroup id, also of cgroups with none left; `None` when this kernel does not tell.
+    pub cgroups: Option<Vec<(u64, OpenConnections)>>,
+    /// Rare events since the last reading, oldest first.
+    pub events: Vec<ListenerEvent>,
+    /// Events lost because nobody read for long, since attach.
+    pub lost_events: u64,
+    /// Listeners and connections that no entry could be made for, since attach.
+    pub untracked: u64,
+}
+
+/// One listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerReading {
+    /// Socket cookie.
+    pub cookie: u64,
+    /// Inode number of the network namespace.
+    pub netns: u64,
+    /// Address family.
+    pub family: Family,
+    /// Local address.
+    pub address: IpAddr,
+    /// Local port.
+    pub port: u16,
+    /// Limit of the queue at the last enqueue, re-listen or scan.
+    pub backlog: u32,
+    /// Depth at the last enqueue or scan.
+    pub depth: u32,
+    /// Deepest at any enqueue; `None` when this kernel shows no enqueues.
+    pub depth_peak: Option<u32>,
+    /// Connections that entered the queue since it was first seen; `None` as above.
+    pub enqueued: Option<u64>,
+    /// cgroup-v2 id of its creator; `None` when unknown.
+    pub owner_cgroup: Option<u64>,
+    /// `CLOCK_MONOTONIC` nanoseconds of `listen()`; `None` when it listened before the programs came.
+    pub opened_ns: Option<u64>,
+}
+
+impl Tracepoint {
+    /// Loads and attaches the programs and proves that they count.
+    ///
+    /// # Errors
+    /// One line that says what is missing. Then nothing is left attached.
+    pub fn attach(options: &Options) -> Result<Self, AttachError> {
+        let loaded = loader::load(options.log).map_err(|error: LoadError| AttachError(loader::chain(&error)))?;
+        let mut this = Self { loaded, corrections: BTreeMap::new(), suspects: BTreeSet::new() };
+        let expected = selftest::Expected { enqueue: this.loaded.sees_enqueues, marks: this.loaded.counts_cgroups };
+        selftest::run(&this.loaded.maps, expected)
+            .map_err(|error: SelfTestError| AttachError(loader::chain(&error)))?;
+        // What the self-test left behind is nobody's business.
+        this.read().map_err(|error| AttachError(loader::chain(&error)))?;
+        Ok(this)
+    }
+
+    /// Hooks and what became of them.
+    #[must_use]
+    pub fn hooks(&self) -> &[HookView] {
+        &self.loaded.hooks
+    }
+
+    /// Reads everything and clears what has ended. Call it often enough that 16,384 listeners cannot open and close, or
+    /// 500 events happen, in between; what is missed is counted.
+    ///
+    /// # Errors
+    /// When the kernel refuses to give the maps' contents.
+    pub fn read(&mut self) -> Result<Reading, ReadError> {
+        if let Some(log) = &mut self.loaded.log {
+            log.flush();
+        }
+        let sees_enqueues = self.loaded.sees_enqueues;
+        let mut reading = Reading::default();
+        self.loaded.maps.drain(|event| reading.events.extend(ListenerEvent::parse(&event, sees_enqueues)));
+        for (cookie, state) in self.loaded.maps.listeners()? {
+            if state.closed_ns != 0 {
+                self.loaded.maps.forget_listener(cookie)?;
+                self.suspects.remove(&cookie);
+            } else {
+                reading.listeners.extend(ListenerReading::new(cookie, &state, sees_enqueues));
+            }
+        }
+        if self.loaded.counts_cgroups {
+            let counted = self.loaded.maps.cgroups()?;
+            reading.cgroups = Some(counted.into_iter().map(|(id, state)| (id, self.corrected(id, &state))).collect());
+        }
+        let stats = self.loaded.maps.stats()?;
+        reading.lost_events = stats.lost_events;
+        reading.untracked = stats.untracked_listeners.saturating_add(stats.untracked_connections);
+        Ok(reading)
+    }
+
+    /// Visits every TCP socket of the *calling thread's* network namespace, whose inode number is `netns`: counts the
+    /// connections that are not counted yet, makes entries for listeners that have none, and removes entries whose
+    /// listener was not there twice in a row. The first scan of a namespace seeds it, later ones audit it.
+    ///
+    /// # Errors
+    /// When there is no iterator or it fails half-way; sockets seen until then stay counted.
+    pub fn scan(&mut self, netns: u64) -> Result<Scan, ScanError> {
+        if !self.loaded.scans {
+            return Err(ScanError::Unavailable);
+        }
+        let before = self.loaded.maps.listeners().map_err(ReadError)?;
+        let scan = iter::scan(&mut self.loaded.object, &mut self.loaded.maps).map_err(ScanError::Failed)?;
+        // Only a race between a connection arriving and its listener closing leaves such an entry behind.
+        for (cookie, state) in before {
+            if u64::from(state.netns) != netns || state.closed_ns != 0 || scan.listeners.contains_key(&cookie) {
+                self.suspects.remove(&cookie);
+            } else if !self.suspects.insert(cookie) {
+                self.loaded.maps.forget_listener(cookie).map_err(ReadError)?;
+                self.suspects.remove(&cookie);
+            }
+        }
+        Ok(scan)
+    }
+
+    /// Begins an audit; then scan every namespace, [`Audit::add`] what was seen, and [`Self::finish_audit`].
+    ///
+    /// # Errors
+    /// When the maps cannot be read.
+    pub fn begin_audit(&self) -> Result<Audit, ReadError> {
+        Ok(Audit::new(self.loaded.maps.cgroups()?))
+    }
+
+    /// Compares what was open with the counters and repairs them where the difference is certain. Drop the audit
+    /// instead when a namespace could not be scanned: what was not seen is not closed.
+    ///
+    /// # Errors
+    /// When the maps cannot be read.
+    pub fn finish_audit(&mut self, audit: Audit) -> Result<Drift, ReadError> {
+        let drift = audit.finish(&self.loaded.maps.cgroups()?, &self.corrections);
+        self.corrections.extend(drift.corrections.iter().map(|(id, correction)| (*id, *correction)));
+        self.corrections.retain(|_, correction| *correction != (0, 0));
+        Ok(drift)
+    }
+
+    /// Forgets a cgroup that is gone, unless connections of it are still open; says whether it is forgotten.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn forget_cgroup(&mut self, id: u64) -> Result<bool, ReadError> {
+        let forgotten = self.loaded.maps.forget_cgroup(id)?;
+        if forgotten {
+            self.corrections.remove(&id);
+        }
+        Ok(forgotten)
+    }
+
+    fn corrected(&self, id: u64, state: &governor_common::abi::CgroupState) -> OpenConnections {
+        let (inbound, outbound) = self.corrections.get(&id).copied().unwrap_or_default();
+        OpenConnections {
+            inbound: state.inbound().saturating_add_signed(inbound),
+            outbound: state.outbound().saturating_add_signed(outbound),
+        }
+    }
+}
+
+impl ListenerReading {
+    /// `None` for a family that is not TCP's.
+    pub(super) fn new(cookie: u64, state: &ListenerState, sees_enqueues: bool) -> Option<Self> {
+        let [a, b, c, d, ..] = state.address;
+        let (family, address) = match state.family {
+            AF_INET => (Family::Ipv4, IpAddr::V4(Ipv4Addr::new(a, b, c, d))),
+            AF_INET6 => (Family::Ipv6, IpAddr::V6(Ipv6Addr::from(state.address))),
+            _ => return None,
+        };
+        Some(Self {
+            cookie,
+            netns: u64::from(state.netns),
+            family,
+            address,
+            port: state.port,
+            backlog: u32::try_from(state.backlog).unwrap_or(u32::MAX),
+            depth: state.depth,
+            depth_peak: sees_enqueues.then(|| u32::try_from(state.peak).unwrap_or(u32::MAX)),
+            enqueued: sees_enqueues.then_some(state.enqueued),
+            owner_cgroup: (state.owner_cgroup != 0).then_some(state.owner_cgroup),
+            opened_ns: (state.opened_ns != 0).then_some(state.opened_ns),
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "tracepoint_tests.rs"]
+mod tests;

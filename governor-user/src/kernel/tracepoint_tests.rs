@@ -1,0 +1,220 @@
+//! The tracepoint tier against the running kernel, in private network namespaces. Every test identifies its own sockets
+//! by cookie and its own connections by a cgroup of its own, because the hooks see the whole machine.
+
+use super::*;
+use crate::kernel::selftest::in_private_namespace;
+use governor_common::abi::EventKind;
+use rustix::net::sockopt::socket_cookie;
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The attached tier, or a line that says why this test proves nothing here.
+fn attached() -> Option<Tracepoint> {
+    match Tracepoint::attach(&Options::default()) {
+        Ok(tracepoint) => Some(tracepoint),
+        Err(error) => {
+            skip(&error.to_string());
+            None
+        }
+    }
+}
+
+fn skip(reason: &str) {
+    assert!(std::env::var_os("GOVERNOR_REQUIRE_KERNEL").is_none_or(|value| value != "1"), "required, but {reason}");
+    println!("SKIP: {reason}");
+}
+
+/// Reads until `done`, for at most five seconds; gives back the last reading either way.
+fn read_until(tracepoint: &mut Tracepoint, done: impl Fn(&Reading) -> bool) -> Reading {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let reading = tracepoint.read().unwrap();
+        if done(&reading) || Instant::now() >= deadline {
+            return reading;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn listener_of(reading: &Reading, cookie: u64) -> Option<ListenerReading> {
+    reading.listeners.iter().find(|listener| listener.cookie == cookie).cloned()
+}
+
+fn open_of(reading: &Reading, cgroup: u64) -> OpenConnections {
+    let cgroups = reading.cgroups.as_ref().unwrap();
+    cgroups.iter().find(|(id, _)| *id == cgroup).map(|(_, open)| *open).unwrap_or_default()
+}
+
+fn own_netns() -> u64 {
+    fs::metadata("/proc/thread-self/ns/net").unwrap().ino()
+}
+
+/// A threaded cgroup-v2 folder that the calling thread sits in; left and removed on drop.
+struct Folder {
+    path: PathBuf,
+    parent: PathBuf,
+    id: u64,
+}
+
+impl Folder {
+    /// `None` where there is no writable cgroup v2.
+    fn enter(name: &str) -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let root = mounts.lines().find(|line| line.contains(" - cgroup2 "))?.split(' ').nth(4)?.to_owned();
+        let own = fs::read_to_string("/proc/thread-self/cgroup").unwrap();
+        let own = own.lines().find_map(|line| line.strip_prefix("0::"))?.trim_start_matches('/').to_owned();
+        let parent = PathBuf::from(root).join(own);
+        let path = parent.join(format!("governor-{name}-{}", std::process::id()));
+        fs::create_dir(&path).ok()?;
+        let id = fs::metadata(&path).unwrap().ino();
+        let folder = Self { path, parent, id };
+        fs::write(folder.path.join("cgroup.type"), "threaded").ok()?;
+        fs::write(folder.path.join("cgroup.threads"), "0").ok()?;
+        Some(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _left = fs::write(self.parent.join("cgroup.threads"), "0");
+        let _gone = fs::remove_dir(&self.path);
+    }
+}
+
+fn connect(address: SocketAddr, count: usize) -> Vec<TcpStream> {
+    (0..count).map(|_| TcpStream::connect(address).unwrap()).collect()
+}
+
+#[test]
+fn every_connection_is_counted_once_and_is_gone_when_closed() {
+    const COUNT: usize = 10;
+    let Some(mut tracepoint) = attached() else { return };
+    let ran = in_private_namespace(|| {
+        let Some(folder) = Folder::enter("count") else { return skip("no cgroup v2 to write to") };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let cookie = socket_cookie(&listener).unwrap();
+        let clients = connect(address, COUNT);
+
+        let reading = read_until(&mut tracepoint, |reading| {
+            listener_of(reading, cookie).is_some_and(|listener| listener.enqueued == Some(10))
+        });
+        let seen = listener_of(&reading, cookie).unwrap();
+        assert_eq!((seen.enqueued, seen.depth_peak, seen.depth), (Some(10), Some(10), 10));
+        assert_eq!((seen.backlog, seen.port, seen.address), (128, address.port(), address.ip()));
+        assert_eq!((seen.netns, seen.owner_cgroup), (own_netns(), Some(folder.id)));
+        assert_eq!(open_of(&reading, folder.id), OpenConnections { inbound: 10, outbound: 10 });
+
+        let accepted: Vec<_> = (0..COUNT).map(|_| listener.accept().unwrap()).collect();
+        drop(clients);
+        drop(accepted);
+        let reading = read_until(&mut tracepoint, |reading| open_of(reading, folder.id) == OpenConnections::default());
+        assert_eq!(open_of(&reading, folder.id), OpenConnections::default());
+        assert_eq!(listener_of(&reading, cookie).unwrap().depth_peak, Some(10), "the peak stays");
+
+        drop(listener);
+        let mut events = Vec::new();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while events.is_empty() && Instant::now() < deadline {
+            let reading = tracepoint.read().unwrap();
+            assert!(reading.untracked == 0 && reading.lost_events == 0);
+            events.extend(reading.events.into_iter().filter(|event| event.listener.cookie == cookie));
+        }
+        assert_eq!(events.len(), 1, "one event: closed");
+        assert_eq!((events[0].kind, events[0].listener.enqueued), (EventKind::Closed, Some(10)));
+        assert_eq!(listener_of(&tracepoint.read().unwrap(), cookie), None, "no entry is left behind");
+        assert!(tracepoint.forget_cgroup(folder.id).unwrap());
+    });
+    if ran.is_none() {
+        skip("no right to a private network namespace");
+    }
+}
+
+#[test]
+fn what_was_open_before_is_seeded_and_an_audit_finds_no_drift() {
+    let ran = in_private_namespace(|| {
+        let Some(folder) = Folder::enter("seed") else { return skip("no cgroup v2 to write to") };
+        let listener = TcpListener::bind("[::]:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let cookie = socket_cookie(&listener).unwrap();
+        let mut clients = connect(SocketAddr::from(([127, 0, 0, 1], port)), 3);
+        clients.extend(connect(SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], port)), 2));
+        let accepted = listener.accept().unwrap();
+
+        let Some(mut tracepoint) = attached() else { return };
+        let scan = tracepoint.scan(own_netns()).unwrap();
+        assert_eq!(scan.seeded, 10, "five connections, both ends");
+        assert_eq!(scan.cgroups[&folder.id], OpenConnections { inbound: 5, outbound: 5 });
+        assert_eq!((scan.listeners[&cookie].depth, scan.uncounted), (4, 0));
+        let reading = tracepoint.read().unwrap();
+        assert_eq!(open_of(&reading, folder.id), OpenConnections { inbound: 5, outbound: 5 });
+        let seen = listener_of(&reading, cookie).unwrap();
+        assert_eq!((seen.opened_ns, seen.enqueued, seen.family), (None, Some(0), Family::Ipv6));
+
+        let mut audit = tracepoint.begin_audit().unwrap();
+        let scan = tracepoint.scan(own_netns()).unwrap();
+        assert_eq!(scan.seeded, 0, "everything is marked already");
+        audit.add(&scan);
+        // Only this namespace was scanned, so only this cgroup's part of the answer means anything.
+        let drift = audit.finish(&tracepoint.loaded.maps.cgroups().unwrap(), &BTreeMap::new());
+        assert_eq!(drift.corrections.get(&folder.id), None);
+
+        drop((clients, accepted, listener));
+        let reading = read_until(&mut tracepoint, |reading| open_of(reading, folder.id) == OpenConnections::default());
+        assert_eq!(open_of(&reading, folder.id), OpenConnections::default());
+    });
+    if ran.is_none() {
+        skip("no right to a private network namespace");
+    }
+}
+
+#[test]
+fn a_changed_backlog_is_reported_at_the_next_enqueue() {
+    let Some(mut tracepoint) = attached() else { return };
+    let ran = in_private_namespace(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let cookie = socket_cookie(&listener).unwrap();
+        rustix::net::listen(&listener, 7).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut kinds = Vec::new();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while kinds.len() < 2 && Instant::now() < deadline {
+            let reading = tracepoint.read().unwrap();
+            let own = reading.events.into_iter().filter(|event| event.listener.cookie == cookie);
+            kinds.extend(own.map(|event| (event.kind, event.previous_backlog, event.listener.backlog)));
+        }
+        assert_eq!(kinds, [(EventKind::Opened, None, 128), (EventKind::Relistened, Some(128), 7)]);
+    });
+    if ran.is_none() {
+        skip("no right to a private network namespace");
+    }
+}
+
+#[test]
+fn many_threads_lose_no_count() {
+    const THREADS: usize = 8;
+    const EACH: usize = 50;
+    let Some(mut tracepoint) = attached() else { return };
+    let ran = in_private_namespace(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        rustix::net::listen(&listener, 4096).unwrap();
+        let address = listener.local_addr().unwrap();
+        let cookie = socket_cookie(&listener).unwrap();
+        let clients: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| connect(address, EACH))).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let reading = read_until(&mut tracepoint, |reading| {
+            listener_of(reading, cookie).is_some_and(|listener| listener.enqueued == Some(400))
+        });
+        let seen = listener_of(&reading, cookie).unwrap();
+        assert_eq!((clients.len(), seen.enqueued, seen.depth_peak), (400, Some(400), Some(400)));
+    });
+    if ran.is_none() {
+        skip("no right to a private network namespace");
+    }
+}
