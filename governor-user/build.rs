@@ -10,7 +10,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 /// Path of an object to embed instead of building one.
 const OBJECT: &str = "GOVERNOR_EBPF_OBJECT";
@@ -21,7 +21,19 @@ const PREFIX: &str = "GOVERNOR_EBPF_PREFIX";
 /// What aya-build says when there is no rustup: expected here, so not worth a warning.
 const NO_RUSTUP: &str = "cargo:warning=which(rustup)=";
 
-fn main() -> Result<()> {
+#[expect(clippy::print_stderr, reason = "a build script has nowhere else to say what is wrong")]
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        // Not by returning the error: it would bring a backtrace that buries the one sentence to read.
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     if let Some(prefix) = env::var_os(PREFIX) {
         return build(&prefix);
     }

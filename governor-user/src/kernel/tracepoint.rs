@@ -14,6 +14,7 @@ pub use super::iter::{Audit, Drift, OpenConnections, Scan, ScannedListener};
 use super::iter;
 use super::loader::{self, LoadError, Loaded};
 use super::maps;
+use super::preflight;
 use super::selftest::{self, SelfTestError};
 use super::view::{Family, HookView};
 use governor_common::abi::{AF_INET, AF_INET6, ListenerState};
@@ -111,6 +112,10 @@ impl Tracepoint {
     /// # Errors
     /// One line that says what is missing. Then nothing is left attached.
     pub fn attach(options: &Options) -> Result<Self, AttachError> {
+        // A missing right is better named before the kernel answers with a bare refusal.
+        if let Some(obstacle) = preflight::tracepoint_obstacle() {
+            return Err(AttachError(obstacle));
+        }
         let loaded = loader::load(options.log).map_err(|error: LoadError| AttachError(loader::chain(&error)))?;
         let mut this = Self { loaded, corrections: BTreeMap::new(), suspects: BTreeSet::new() };
         let expected = selftest::Expected { enqueue: this.loaded.sees_enqueues, marks: this.loaded.counts_cgroups };
