@@ -1,1 +1,11 @@
-//! x
+//! `governorctl` as people and scripts meet it: transcripts against a real `governord`, help, exit codes, pipes and
+//! colours. One module a concern.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
+
+mod help;
+mod output;
+mod readme;
+mod transcript;
+mod transcripts;
+mod unreachable;
+mod world;

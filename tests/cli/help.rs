@@ -1,0 +1,109 @@
+//! Help and usage errors.
+
+use crate::transcript::written;
+use std::path::Path;
+use std::process::Output;
+use support::daemon::ctl_command;
+
+fn ctl(arguments: &[&str]) -> Output {
+    ctl_command(Path::new("/nonexistent/control.sock"), arguments).output().unwrap()
+}
+
+#[test]
+fn help_lists_every_subcommand_and_the_exit_codes() {
+    let output = ctl(&["--help"]);
+    assert!(output.status.success());
+    insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap(), @"
+    See, explain and steer the governor
+
+    Usage: governorctl [OPTIONS] <COMMAND>
+
+    Commands:
+      status       The daemon at a glance: level, bypass, sessions, pools, what is degraded
+      listeners    Listening sockets with their accept queues
+      cgroups      Open connections per cgroup
+      pools        Pools of upstream capacity, the longest parked wait first
+      keys         Keys with anything in flight or parked, the heaviest first
+      leases       Live leases, the oldest first
+      explain      Why a request was refused or delayed, by the decision id of its answer
+      set          Set a value at run time, over file and environment; kept across restarts
+      unset        Remove what `set` set
+      bypass       Let every request pass at once, counted
+      config       The settings in effect
+      doctor       Check the daemon and the machine; without a daemon, only the machine (exit code 3)
+      completions  Print a completion script
+
+    Options:
+          --socket <PATH>        Control socket of the daemon [env: GOVERNOR_DAEMON_CONTROL_SOCKET]
+                                 [default: /run/governor/control.sock]
+          --format <table|json>  Tables for people, JSON for programs [default: table]
+      -h, --help                 Print help
+      -V, --version              Print version
+
+    Exit codes: 0 ok · 1 negative answer (unknown decision, refused setting, failed check) · 2 usage · 3
+    daemon unreachable
+    ");
+}
+
+#[test]
+fn help_of_a_subcommand_says_what_it_takes() {
+    let of = |arguments: &[&str]| String::from_utf8(ctl(arguments).stdout).unwrap();
+    insta::assert_snapshot!(of(&["leases", "--help"]), @"
+    Live leases, the oldest first
+
+    Usage: governorctl leases [OPTIONS]
+
+    Options:
+          --pool <NAME>          Only this pool
+          --socket <PATH>        Control socket of the daemon [env: GOVERNOR_DAEMON_CONTROL_SOCKET]
+                                 [default: /run/governor/control.sock]
+          --format <table|json>  Tables for people, JSON for programs [default: table]
+          --idle <TIME>          Only leases that moved no byte for so long, e.g. 60s
+      -h, --help                 Print help
+    ");
+    insta::assert_snapshot!(of(&["bypass", "on", "--help"]), @"
+    Switch on
+
+    Usage: governorctl bypass on [OPTIONS]
+
+    Options:
+          --for <TIME>           Switch off by itself after so long, e.g. 30m; without it, only `bypass
+                                 off` ends it
+          --socket <PATH>        Control socket of the daemon [env: GOVERNOR_DAEMON_CONTROL_SOCKET]
+                                 [default: /run/governor/control.sock]
+          --format <table|json>  Tables for people, JSON for programs [default: table]
+      -h, --help                 Print help
+    ");
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_2_and_a_hint() {
+    let usage = |arguments: &[&str]| written(&ctl(arguments), &[]);
+    insta::assert_snapshot!(usage(&["statu"]), @"
+    error: unrecognized subcommand 'statu'
+
+    tip: a similar subcommand exists: 'status'
+
+    Usage: governorctl [OPTIONS] <COMMAND>
+
+    For more information, try '--help'.
+    (exit code 2)
+    ");
+    insta::assert_snapshot!(usage(&["bypass", "on", "--for", "30"]), @r#"
+    error: invalid value '30' for '--for <TIME>': expected a duration with a unit, found "30": write "30s" or "30ms"
+
+    For more information, try '--help'.
+    (exit code 2)
+    "#);
+    for arguments in [&[][..], &["set", "node.cap"], &["bypass"], &["pools", "--format", "yaml"]] {
+        assert_eq!(ctl(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn version_is_the_version_of_the_workspace() {
+    assert_eq!(
+        String::from_utf8(ctl(&["--version"]).stdout).unwrap(),
+        format!("governorctl {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}

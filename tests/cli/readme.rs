@@ -1,0 +1,85 @@
+//! The README's `governorctl` commands do what it shows. Those in fenced blocks are run, in their order, against one
+//! daemon with the pool `chat`; each must succeed, and a table that is shown must have the columns it really has. Those
+//! within a sentence or table must succeed too, or be the bare name of a subcommand.
+
+use crate::world::busy;
+use std::fs;
+use support::bins::root;
+
+/// One command and the line shown below it, if any.
+struct Shown {
+    command: String,
+    below: Option<String>,
+}
+
+/// Commands start with `governorctl`, after a prompt or `sudo` or neither; a pipe, redirection or comment ends them.
+fn commands(text: &str) -> Vec<Shown> {
+    let mut shown = Vec::new();
+    let mut fenced = false;
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+            continue;
+        }
+        if !fenced {
+            let spans = line.split('`').skip(1).step_by(2).filter_map(command);
+            shown.extend(spans.map(|command| Shown { command, below: None }));
+            continue;
+        }
+        let Some(command) = command(line) else { continue };
+        let below = lines.peek().filter(|below| !below.starts_with("```") && !below.trim().is_empty());
+        shown.push(Shown { command, below: below.map(|below| (*below).to_owned()) });
+    }
+    shown
+}
+
+fn command(line: &str) -> Option<String> {
+    let line = line.trim().trim_start_matches("$ ").trim_start_matches("# ").trim_start_matches("sudo ");
+    let rest = line.strip_prefix("governorctl ")?;
+    let end = [" |", " >", " #", "  "].iter().filter_map(|stop| rest.find(stop)).min().unwrap_or(rest.len());
+    Some(rest[..end].trim().to_owned())
+}
+
+/// A line of capitals above a table.
+fn is_header(line: &str) -> bool {
+    line.contains("  ") && line.chars().all(|c| c.is_uppercase() || c == ' ')
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_of_the_readme_works_as_shown() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let commands = commands(&readme);
+    assert!(!commands.is_empty(), "the README shows no governorctl command");
+    let busy = busy().await;
+    for Shown { command, below } in commands {
+        let mut arguments: Vec<&str> =
+            command.split_whitespace().map(|word| if word == "ID" { busy.decision.as_str() } else { word }).collect();
+        if arguments.len() == 1 && below.is_none() {
+            arguments.push("--help");
+        }
+        let output = busy.daemon.ctl(&arguments);
+        assert!(output.status.success(), "governorctl {command}: {output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        if let Some(header) = below.filter(|line| is_header(line)) {
+            let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            let real = text.lines().next().unwrap_or_default();
+            assert_eq!(words(&header), words(real), "governorctl {command} has other columns");
+        }
+    }
+}
+
+#[test]
+fn commands_are_found_in_fenced_blocks_and_in_code_spans() {
+    let text = "run `governorctl keys`, `keys`\n\
+                governorctl nowhere\n\
+                ```console\n\
+                $ governorctl pools --members   # all of them\n\
+                POOL  MEMBER\n\
+                $ sudo governorctl bypass on --for 30m\n\
+                governorctl config --origin | head\n\
+                ```\n";
+    let found: Vec<String> = commands(text).into_iter().map(|shown| shown.command).collect();
+    assert_eq!(found, ["keys", "pools --members", "bypass on --for 30m", "config --origin"]);
+    assert!(is_header("POOL  MEMBER") && !is_header("chat  account-1"));
+}

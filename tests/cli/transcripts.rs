@@ -1,0 +1,177 @@
+//! Every subcommand against a real daemon.
+
+use crate::transcript::of;
+use crate::world::{POOL, busy, quiet};
+use support::daemon::Setup;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_pool_shows_who_holds_and_who_waits() {
+    let busy = busy().await;
+    insta::assert_snapshot!(of(&busy.daemon, &["pools", "--members"]), @"
+    POOL  OLDEST WAIT  PARKED  IN FLIGHT  CAPACITY  FAIR SHARE  CONGESTED  KEYS  GRANTED  REFUSED
+    chat  TIME  1  2  2  from 80 %, enforce  yes  1  2  1
+
+    POOL  MEMBER  IN FLIGHT  SLOTS  RESERVE  STATE
+    chat  account-1  1  2  1  up
+    chat  account-2  1  2  1  up
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["keys"]), @"
+    POOL  KEY  LABEL  IN FLIGHT  PARKED  SHARE
+    chat  KEY  batch  2  1  2
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["leases", "--pool", "chat"]), @"
+    LEASE  POOL  MEMBER  KEY  KIND  SESSION  AGE  IDLE  EXPIRES IN
+    ID  chat  account-1  batch  ordinary  1  TIME  -  TIME
+    ID  chat  account-2  batch  ordinary  1  TIME  -  TIME
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["leases", "--idle", "1h"]), @"no lease is held");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_is_explained_by_its_id() {
+    let busy = busy().await;
+    insta::assert_snapshot!(of(&busy.daemon, &["explain", &busy.decision]), @"
+    The request was refused because no member of pool chat it may use had a free slot: 2 of 2 slots in use, 0 parked. It was answered 429 with origin pool and told to come back after 1 s.
+
+    decision  ID, TIME ago
+    outcome  refused with 429, retry after TIME
+    rule  pool_exhausted (origin pool)
+    pool  chat: 2 of 2 slots in use, 0 parked
+    key  user: 0 in flight, share 2; active keys 2
+    node  2 counted requests, cap 1000
+    waited  TIME
+    session  1
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["explain", "00000000000000ff"]), @"
+    governorctl: decision ID is unknown; decisions are kept for 24 hours and until the daemon restarts
+    (exit code 1)
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["explain", "../status"]), @r#"
+    governorctl: "../status" is no decision id; it is the value of the response header x-governor-decision, up to 16 hexadecimal digits
+    (exit code 1)
+    "#);
+}
+
+#[test]
+fn a_quiet_daemon_says_so() {
+    let daemon = quiet();
+    insta::assert_snapshot!(of(&daemon, &["keys"]), @"no key has anything in flight or parked");
+    insta::assert_snapshot!(of(&daemon, &["leases"]), @"no lease is held");
+    insta::assert_snapshot!(of(&daemon, &["keys", "--pool", "nosuch"]), @r#"
+    governorctl: no pool named "nosuch"; the pools are: chat
+    (exit code 1)
+    "#);
+}
+
+#[test]
+fn status_shows_level_bypass_and_pools() {
+    let daemon = quiet();
+    let status = of(&daemon, &["status"]);
+    for line in ["level  normal, pressure 0 ‰", "bypass  off", "no proxy is connected", "chat  0  2  0  no"] {
+        assert!(status.lines().any(|shown| shown == line), "{line:?} is not in\n{status}");
+    }
+    assert!(status.starts_with("governord  0.1.0, pid PID, up TIME\n"), "{status}");
+}
+
+#[test]
+fn a_setting_is_changed_shown_and_changed_back() {
+    let daemon = quiet();
+    insta::assert_snapshot!(of(&daemon, &["set", "pools.chat.fair_share", "90"]), @"pools.chat.fair_share is now 90 (override), it was 80");
+    let origin = |key: &str| {
+        let all = of(&daemon, &["config", "--origin"]);
+        all.lines().find(|line| line.starts_with(key)).unwrap().to_owned()
+    };
+    let overridden = origin("pools.chat.fair_share ");
+    assert!(overridden.starts_with("pools.chat.fair_share  90  override  "), "{overridden}");
+    insta::assert_snapshot!(origin("pools.chat.fair_share_mode "), @"pools.chat.fair_share_mode  enforce  file  FOLDER/governor.toml:3");
+    insta::assert_snapshot!(origin("node.cap "), @"node.cap  1000  built-in  -");
+    insta::assert_snapshot!(origin("kernel.tier "), @"kernel.tier  netlink  environment  GOVERNOR_KERNEL_TIER");
+    insta::assert_snapshot!(of(&daemon, &["unset", "pools.chat.fair_share"]), @"pools.chat.fair_share is now 80 (file), it was 90");
+    insta::assert_snapshot!(of(&daemon, &["unset", "pools.chat.fair_share"]), @r#"
+    governorctl: "pools.chat.fair_share" has no override
+    (exit code 1)
+    "#);
+}
+
+#[test]
+fn a_refused_setting_says_what_is_expected() {
+    let daemon = quiet();
+    insta::assert_snapshot!(of(&daemon, &["set", "pools.chat.fair_share", "101"]), @r#"
+    governorctl: the configuration is not valid
+    override pools.chat.fair_share: pools.chat.fair_share: expected "off" or a threshold from 1 to 100 percent, found `101`
+    (exit code 1)
+    "#);
+    insta::assert_snapshot!(of(&daemon, &["set", "pools.chat.fair_share", "-1"]), @r#"
+    governorctl: the configuration is not valid
+    override pools.chat.fair_share: pools.chat.fair_share: expected "off" or a threshold from 1 to 100 percent, found `-1`
+    (exit code 1)
+    "#);
+    insta::assert_snapshot!(of(&daemon, &["set", "pools.chat.fair_shar", "80"]), @r#"
+    governorctl: no setting named "pools.chat.fair_shar"; did you mean "pools.chat.fair_share"?
+    (exit code 1)
+    "#);
+    insta::assert_snapshot!(of(&daemon, &["set", "kernel.tick", "1s"]), @r#"
+    governorctl: "kernel.tick" cannot be changed at run time: set it in the file or environment and restart
+    (exit code 1)
+    "#);
+}
+
+#[test]
+fn bypass_is_switched_and_seen() {
+    let daemon = quiet();
+    insta::assert_snapshot!(of(&daemon, &["bypass", "on", "--for", "30m"]), @"bypass is on: every request passes, for TIME more");
+    assert!(of(&daemon, &["status"]).contains("bypass  on: every request passes, for TIME more"));
+    insta::assert_snapshot!(of(&daemon, &["bypass", "off"]), @"bypass is off");
+}
+
+#[test]
+fn a_listener_is_listed_with_its_backlog() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let daemon = quiet();
+    daemon.wait_for("/v1/listeners", |rows| {
+        rows.as_array().is_some_and(|rows| rows.iter().any(|row| row["port"] == address.port()))
+    });
+    let table = of(&daemon, &["listeners"]);
+    assert!(table.lines().any(|line| line.starts_with(&format!("{address}  0  "))), "{table}");
+    let json = daemon.ctl(&["listeners", "--format", "json"]);
+    let rows: Vec<serde_json::Value> = serde_json::from_slice(&json.stdout).unwrap();
+    let row = rows.iter().find(|row| row["port"] == address.port()).unwrap();
+    assert_eq!((&row["depth"], &row["family"]), (&0.into(), &"ipv4".into()));
+    // The standard library listens with 4096 at most and the system's limit at least.
+    assert!(row["backlog"].as_u64().is_some_and(|backlog| backlog >= 128), "{row}");
+    for key in ["cookie", "netns", "depth_peak", "enqueued_total", "accepted_total", "overflows_total", "drops_total"] {
+        assert!(row.get(key).is_some(), "{key} is there even when it is null: {row}");
+    }
+}
+
+#[test]
+fn counts_per_cgroup_that_cannot_be_had_are_a_negative_answer_with_the_reason() {
+    let daemon = Setup::new(POOL).tier("procfs").start();
+    let output = daemon.ctl(&["cgroups", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty(), "no JSON is better than wrong JSON");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("governorctl: connections per cgroup are unavailable: "), "{said}");
+}
+
+#[test]
+fn json_is_what_the_control_api_says() {
+    let daemon = quiet();
+    for (subcommand, path) in [("pools", "/v1/pools"), ("keys", "/v1/keys"), ("config", "/v1/config")] {
+        let shown: serde_json::Value =
+            serde_json::from_slice(&daemon.ctl(&["--format", "json", subcommand]).stdout).unwrap();
+        assert_eq!(shown, daemon.get(path), "{subcommand}");
+    }
+}
+
+#[test]
+fn doctor_finds_the_daemon_and_looks_at_the_machine() {
+    let daemon = quiet();
+    let output = daemon.ctl(&["doctor", "--format", "json"]);
+    assert!(output.status.success(), "{output:?}");
+    let checks: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+    for name in ["daemon", "tier", "bypass", "kernel BTF", "lockdown", "cgroup v2"] {
+        assert!(checks.iter().any(|check| check["name"] == name), "{name} is not in {checks:?}");
+    }
+}
