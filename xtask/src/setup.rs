@@ -83,6 +83,7 @@ impl Tools {
     /// Brings everything up to date and returns what is there.
     fn complete(&self) -> Result<Stamp> {
         system::ensure()?;
+        compiler::repair_cargo(self)?;
         if let Some(stamp) = self.current() {
             return Ok(stamp);
         }

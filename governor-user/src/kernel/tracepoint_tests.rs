@@ -195,6 +195,18 @@ fn a_changed_backlog_is_reported_at_the_next_enqueue() {
 }
 
 #[test]
+fn debug_messages_are_off_unless_asked_for() {
+    for (log, what) in [(false, "off"), (true, "on")] {
+        let mut tracepoint = match Tracepoint::attach(&Options { log }) {
+            Ok(tracepoint) => tracepoint,
+            Err(error) => return skip(&error.to_string()),
+        };
+        assert_eq!(tracepoint.loaded.log.is_some(), log, "switched {what}");
+        tracepoint.read().unwrap();
+    }
+}
+
+#[test]
 fn many_threads_lose_no_count() {
     const THREADS: usize = 8;
     const EACH: usize = 50;

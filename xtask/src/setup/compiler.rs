@@ -61,6 +61,12 @@ pub(super) fn install(tools: &Tools) -> Result<Compiler> {
     Ok(Compiler { version, llvm })
 }
 
+/// Points the link to cargo at today's cargo when the one it was made for is gone (the user's toolchain moved on).
+pub(super) fn repair_cargo(tools: &Tools) -> Result<()> {
+    let link = tools.prefix().join("bin/cargo");
+    if fs::symlink_metadata(&link).is_ok() && !link.exists() { replace_link(&cargo()?, &link) } else { Ok(()) }
+}
+
 /// The version apt would give, refreshing the lists once when they know none or only an old one.
 fn available() -> Result<String> {
     if let Some(version) = candidate().filter(|version| recent_enough(version)) {
