@@ -230,3 +230,53 @@ fn many_threads_lose_no_count() {
         skip("no right to a private network namespace");
     }
 }
+
+#[test]
+fn a_socket_connected_to_itself_is_one_outbound_connection() {
+    let Some(mut tracepoint) = attached() else { return };
+    let ran = in_private_namespace(|| {
+        let Some(folder) = Folder::enter("self") else { return skip("no cgroup v2 to write to") };
+        let socket = tcp_socket(None).unwrap();
+        rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 4040))).unwrap();
+        rustix::net::connect(&socket, &SocketAddr::from(([127, 0, 0, 1], 4040))).unwrap();
+        let open = open_of(&tracepoint.read().unwrap(), folder.id);
+        assert_eq!(open, OpenConnections { inbound: 0, outbound: 1 });
+        drop(socket);
+        let reading = read_until(&mut tracepoint, |reading| open_of(reading, folder.id) == OpenConnections::default());
+        assert_eq!(open_of(&reading, folder.id), OpenConnections::default());
+    });
+    if ran.is_none() {
+        skip("no right to a private network namespace");
+    }
+}
+
+#[test]
+fn an_mptcp_connection_is_counted_by_its_tcp_side_only() {
+    const IPPROTO_MPTCP: u32 = 262;
+    let Some(mut tracepoint) = attached() else { return };
+    let ran = in_private_namespace(|| {
+        let mptcp = || tcp_socket(Some(rustix::net::Protocol::from_raw(IPPROTO_MPTCP.try_into().unwrap())));
+        let Some(folder) = Folder::enter("mptcp") else { return skip("no cgroup v2 to write to") };
+        let Ok(listener) = mptcp() else { return skip("this kernel has no MPTCP") };
+        rustix::net::bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 4040))).unwrap();
+        rustix::net::listen(&listener, 8).unwrap();
+        let client = mptcp().unwrap();
+        rustix::net::connect(&client, &SocketAddr::from(([127, 0, 0, 1], 4040))).unwrap();
+        let reading = read_until(&mut tracepoint, |reading| open_of(reading, folder.id).inbound == 1);
+        assert_eq!(open_of(&reading, folder.id), OpenConnections { inbound: 1, outbound: 1 });
+        let own = own_netns();
+        let listeners: Vec<_> = reading.listeners.iter().filter(|listener| listener.netns == own).collect();
+        assert_eq!(listeners.len(), 1, "one listener, its TCP side");
+        assert_eq!((listeners[0].enqueued, listeners[0].backlog), (Some(1), 8));
+        drop((client, listener));
+        let reading = read_until(&mut tracepoint, |reading| open_of(reading, folder.id) == OpenConnections::default());
+        assert_eq!(open_of(&reading, folder.id), OpenConnections::default());
+    });
+    if ran.is_none() {
+        skip("no right to a private network namespace");
+    }
+}
+
+fn tcp_socket(protocol: Option<rustix::net::Protocol>) -> rustix::io::Result<std::os::fd::OwnedFd> {
+    rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, protocol)
+}
