@@ -175,8 +175,8 @@ impl Tracepoint {
         let before = self.loaded.maps.listeners().map_err(ReadError)?;
         let scan = iter::scan(&mut self.loaded.object, &mut self.loaded.maps).map_err(ScanError::Failed)?;
         // Only a race between a connection arriving and its listener closing leaves such an entry behind.
-        for (cookie, state) in before {
-            if u64::from(state.netns) != netns || state.closed_ns != 0 || scan.listeners.contains_key(&cookie) {
+        for (cookie, state) in before.into_iter().filter(|(_, state)| u64::from(state.netns) == netns) {
+            if state.closed_ns != 0 || scan.listeners.contains_key(&cookie) {
                 self.suspects.remove(&cookie);
             } else if !self.suspects.insert(cookie) {
                 self.loaded.maps.forget_listener(cookie).map_err(ReadError)?;
