@@ -18,6 +18,7 @@ use crate::rng::Rng;
 const STEPS_PER_HISTORY: u64 = 400;
 
 /// Runs histories until `steps` are done.
+#[expect(clippy::print_stdout, reason = "how to replay a failure belongs to the test's output")]
 pub(crate) fn run(seed: u64, steps: u64) {
     for history in 0..steps.div_ceil(STEPS_PER_HISTORY) {
         let seed = seed.wrapping_add(history);

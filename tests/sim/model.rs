@@ -1,6 +1,7 @@
 //! The reference: the rules of admission written down a second time, as plainly as possible. It keeps a list of live
 //! leases and a list of parked requests and nothing else that could be wrong: every number is counted again whenever it
 //! is needed. It shares the engine's vocabulary and none of its code.
+#![expect(clippy::unwrap_used, reason = "what the reference takes for granted must fail the test when it is wrong")]
 
 use std::collections::BTreeMap;
 
@@ -289,9 +290,9 @@ impl Model {
         match policy.fair_share {
             FairShare::Off => (held, c, t, c, active, true),
             FairShare::EqualSplit { threshold } => {
-                let share = policy.min_guarantee.max(if active == 0 { c } else { c / active });
+                let share = policy.min_guarantee.max(c.checked_div(active).unwrap_or(c));
                 let congested = c > 0 && t * 100 >= c * u32::from(threshold);
-                (held, share, t, c, active, w.key.is_none() || !congested || held + 1 <= share)
+                (held, share, t, c, active, w.key.is_none() || !congested || held < share)
             }
         }
     }
@@ -388,7 +389,7 @@ impl Model {
         if w.key.is_some() && of_key >= index(pool.policy.max_parked_per_key) {
             return Some((Reason::KeyQueueFull, None));
         }
-        if here.count() >= index(room) {
+        if here.count() >= index(room.max(pool.policy.max_parked_per_key)) {
             return Some((Reason::QueueFull, Some(Origin::Pool)));
         }
         if self.parked.len() >= index(self.node.max_parked) {
@@ -752,7 +753,7 @@ impl Model {
         let Some(member) = pool_state.members.get_mut(index(member.0)) else { return };
         match news {
             MemberNews::RateLimited { until } => {
-                let until = until.filter(|at| *at > now).unwrap_or(now.after(default));
+                let until = until.filter(|at| *at > now).unwrap_or_else(|| now.after(default));
                 member.rate_limited = Some(member.rate_limited.map_or(until, |at| at.max(until)));
             }
             MemberNews::Overloaded => {

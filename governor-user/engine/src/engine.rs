@@ -16,7 +16,7 @@ use crate::time::Instant;
 
 /// Debug builds check every invariant after each step while the tables are small, and now and then when they are not:
 /// the check reads everything.
-const CHECK_ALWAYS_BELOW: usize = 256;
+const CHECK_ALWAYS_BELOW: usize = 64;
 const CHECK_EVERY: u64 = 1024;
 
 /// The admission engine.

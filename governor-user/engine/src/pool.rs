@@ -118,9 +118,10 @@ impl Pool {
     }
 
     /// Requests that may be parked here: as many as the ordinary slots of its members, cooling ones too, because that
-    /// is when waiting pays.
+    /// is when waiting pays; in a pool smaller than one key's own bound, as many as that.
     pub(crate) fn park_limit(&self) -> u32 {
-        self.members.iter().filter(|member| member.usable()).map(Member::ordinary_slots).fold(0, u32::saturating_add)
+        let usable = self.members.iter().filter(|member| member.usable());
+        usable.map(Member::ordinary_slots).fold(0, u32::saturating_add).max(self.policy.max_parked_per_key)
     }
 
     /// Interns the candidates of a request; empty means every member.
