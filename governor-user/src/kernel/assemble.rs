@@ -3,7 +3,8 @@
 //!
 //! Everything that leaves the queue of an open listener leaves it by accept, so `accepted = enqueued − depth` is exact
 //! as long as the count of what came in is. The count must be read *before* the depth: then accepts may be reported a
-//! tick late under load, but never too many, and the total never runs backwards.
+//! tick late under load, but never too many, and the total never runs backwards. A listener older than the programs
+//! counts from first sight, with what was in its queue then.
 
 use super::view::{Family, ListenerView, Tier};
 use std::{
@@ -39,9 +40,9 @@ pub(crate) struct Row {
 /// What BPF counted for one listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
-    /// Connections already queued when counting began.
-    pub(crate) base: u64,
-    /// Connections that entered the queue since.
+    /// Counting began when it began to listen, not with connections already in its queue.
+    pub(crate) from_the_first: bool,
+    /// Connections that entered the queue since counting began.
     pub(crate) enqueued: u64,
     /// Deepest seen at an enqueue.
     pub(crate) depth_peak: u32,
@@ -62,7 +63,11 @@ struct Track {
     row: Row,
     drops_seen: Option<u32>,
     drops_total: Option<u64>,
-    counted: Option<Counted>,
+    /// What to add to BPF's count, so that what was in the queue at first sight has entered it: set once.
+    base: Option<i64>,
+    /// Whether BPF counts it now.
+    counted: bool,
+    enqueued: u64,
     peak: u32,
     accepted: u64,
     missing: u8,
@@ -141,7 +146,17 @@ impl Track {
             Sight::Newborn => row.drops.map(|_| 0),
         };
         let drops_total = row.drops.map(|_| 0);
-        Self { row: row.clone(), drops_seen, drops_total, counted: None, peak: 0, accepted: 0, missing: 0 }
+        Self {
+            row: row.clone(),
+            drops_seen,
+            drops_total,
+            base: None,
+            counted: false,
+            enqueued: 0,
+            peak: 0,
+            accepted: 0,
+            missing: 0,
+        }
     }
 
     fn update(&mut self, row: Row, counted: Option<Counted>) {
@@ -149,11 +164,17 @@ impl Track {
             self.drops_total = Some(total + u64::from(now.wrapping_sub(before)));
             self.drops_seen = Some(now);
         }
+        self.counted = counted.is_some();
         if let Some(now) = counted {
+            let depth = i64::from(row.depth);
+            let in_bpf = i64::try_from(now.enqueued).unwrap_or(i64::MAX);
+            let base = *self.base.get_or_insert(if now.from_the_first { 0 } else { depth - in_bpf });
+            let entered = in_bpf.saturating_add(base);
+            self.accepted = self.accepted.max(entered.saturating_sub(depth).try_into().unwrap_or(0));
+            // Never less than what left and what is there: the table is younger than the count.
+            let present = self.accepted + u64::from(row.depth);
+            self.enqueued = self.enqueued.max(entered.try_into().unwrap_or(0)).max(present);
             self.peak = self.peak.max(now.depth_peak);
-            let left = (now.base + now.enqueued).saturating_sub(row.depth.into());
-            self.accepted = self.accepted.max(left);
-            self.counted = Some(now);
         }
         self.peak = self.peak.max(row.depth);
         self.row = row;
@@ -179,12 +200,9 @@ impl Track {
             port: self.row.port,
             backlog: self.row.backlog,
             depth: self.row.depth,
-            depth_peak: self.counted.map(|_| self.peak),
-            // Never less than what left and what is there: the table is younger than the count.
-            enqueued_total: self
-                .counted
-                .map(|counted| (counted.base + counted.enqueued).max(self.accepted + u64::from(self.row.depth))),
-            accepted_total: self.counted.map(|_| self.accepted),
+            depth_peak: self.counted.then_some(self.peak),
+            enqueued_total: self.counted.then_some(self.enqueued),
+            accepted_total: self.counted.then_some(self.accepted),
             // Every overflow is also a drop, so no drop proves no overflow; a drop proves nothing.
             overflows_total: self.drops_total.filter(|total| *total == 0),
             drops_total: self.drops_total,
@@ -222,8 +240,12 @@ mod tests {
         }
     }
 
-    fn enqueued(base: u64, enqueued: u64, depth_peak: u32) -> impl Fn(u64) -> Option<Counted> {
-        move |_| Some(Counted { base, enqueued, depth_peak })
+    fn enqueued(enqueued: u64, depth_peak: u32) -> impl Fn(u64) -> Option<Counted> {
+        move |_| Some(Counted { from_the_first: true, enqueued, depth_peak })
+    }
+
+    fn enqueued_late(enqueued: u64, depth_peak: u32) -> impl Fn(u64) -> Option<Counted> {
+        move |_| Some(Counted { from_the_first: false, enqueued, depth_peak })
     }
 
     fn only(ledger: &Ledger) -> ListenerView {
@@ -235,8 +257,8 @@ mod tests {
     #[test]
     fn what_left_an_open_queue_was_accepted() {
         let mut ledger = Ledger::default();
-        ledger.absorb(NETNS, vec![row(1, 0)], enqueued(0, 0, 0));
-        ledger.absorb(NETNS, vec![row(1, 5)], enqueued(0, 8, 5));
+        ledger.absorb(NETNS, vec![row(1, 0)], enqueued(0, 0));
+        ledger.absorb(NETNS, vec![row(1, 5)], enqueued(8, 5));
         let view = only(&ledger);
         assert_eq!((view.enqueued_total, view.accepted_total), (Some(8), Some(3)));
         assert_eq!((view.depth, view.backlog, view.depth_peak), (5, Some(4), Some(5)));
@@ -246,9 +268,9 @@ mod tests {
     #[test]
     fn connections_queued_before_counting_began_count_when_they_are_accepted() {
         let mut ledger = Ledger::default();
-        ledger.absorb(NETNS, vec![row(1, 3)], enqueued(3, 0, 3));
+        ledger.absorb(NETNS, vec![row(1, 3)], enqueued_late(2, 3));
         assert_eq!(only(&ledger).accepted_total, Some(0));
-        ledger.absorb(NETNS, vec![row(1, 1)], enqueued(3, 2, 4));
+        ledger.absorb(NETNS, vec![row(1, 1)], enqueued_late(4, 4));
         let view = only(&ledger);
         assert_eq!((view.enqueued_total, view.accepted_total, view.depth_peak), (Some(5), Some(4), Some(4)));
     }
@@ -256,9 +278,9 @@ mod tests {
     #[test]
     fn totals_never_run_backwards_while_connections_arrive_between_the_two_reads() {
         let mut ledger = Ledger::default();
-        ledger.absorb(NETNS, vec![row(1, 0)], enqueued(0, 100, 1));
+        ledger.absorb(NETNS, vec![row(1, 0)], enqueued(100, 1));
         // Ten more came in after the count was read and before the table was.
-        ledger.absorb(NETNS, vec![row(1, 10)], enqueued(0, 100, 1));
+        ledger.absorb(NETNS, vec![row(1, 10)], enqueued(100, 1));
         let view = only(&ledger);
         assert_eq!((view.accepted_total, view.enqueued_total, view.depth_peak), (Some(100), Some(110), Some(10)));
     }

@@ -22,6 +22,7 @@ mod plane;
 mod preflight;
 mod privileged;
 mod procfs;
+mod reconcile;
 mod sampler;
 mod selftest;
 mod sockdiag;

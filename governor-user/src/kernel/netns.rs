@@ -68,6 +68,11 @@ impl Namespaces {
         self.known.contains_key(&inode)
     }
 
+    /// Inode numbers of all known ones, ascending.
+    pub(crate) fn all(&self) -> Vec<u64> {
+        self.known.keys().copied().collect()
+    }
+
     /// How many are known.
     pub(crate) fn count(&self) -> usize {
         self.known.len()

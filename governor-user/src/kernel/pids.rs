@@ -16,14 +16,13 @@ pub(crate) struct Holders {
     by_inode: BTreeMap<u64, Vec<u32>>,
     /// Inodes looked for by the walk under way or the last one.
     looked_for: BTreeSet<u64>,
-    asked_at: Option<Instant>,
     not_before: Option<Instant>,
 }
 
 impl Holders {
     /// Nothing known yet.
     pub(crate) fn new() -> Self {
-        Self { by_inode: BTreeMap::new(), looked_for: BTreeSet::new(), asked_at: None, not_before: None }
+        Self { by_inode: BTreeMap::new(), looked_for: BTreeSet::new(), not_before: None }
     }
 
     /// Whether a walk between audits is worth it and due: a listener is held by nobody knows whom.
@@ -39,14 +38,12 @@ impl Holders {
     /// A walk for `inodes` was asked for.
     pub(crate) fn asked(&mut self, inodes: BTreeSet<u64>, now: Instant) {
         self.looked_for = inodes;
-        self.asked_at = Some(now);
         self.not_before = Some(now + PAUSE);
     }
 
-    /// Takes over what the walk found.
-    pub(crate) fn update(&mut self, found: BTreeMap<u64, Vec<u32>>, now: Instant) {
+    /// Takes over what a walk found that took this long.
+    pub(crate) fn update(&mut self, found: BTreeMap<u64, Vec<u32>>, took: Duration, now: Instant) {
         self.by_inode = found;
-        let took = self.asked_at.map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
         self.not_before = Some(now + PAUSE.max(took * SHARE));
     }
 
@@ -66,12 +63,12 @@ mod tests {
         let mut holders = Holders::new();
         assert!(holders.wants_walk([5].into_iter(), start));
         holders.asked(BTreeSet::from([5]), start);
-        holders.update(BTreeMap::from([(5, vec![42])]), start + Duration::from_millis(100));
+        holders.update(BTreeMap::from([(5, vec![42])]), Duration::from_millis(100), start);
         assert_eq!(holders.of(5), vec![42]);
         assert!(!holders.wants_walk([5].into_iter(), start + Duration::from_secs(60)));
 
-        // The walk took 100 ms as far as is known, so the next may begin 2 s after it.
-        assert!(!holders.wants_walk([5, 6].into_iter(), start + Duration::from_millis(2_000)));
-        assert!(holders.wants_walk([5, 6].into_iter(), start + Duration::from_millis(2_100)));
+        // The walk took 100 ms, so the next may begin 2 s after it.
+        assert!(!holders.wants_walk([5, 6].into_iter(), start + Duration::from_millis(1_999)));
+        assert!(holders.wants_walk([5, 6].into_iter(), start + Duration::from_millis(2_000)));
     }
 }

@@ -11,8 +11,10 @@ use super::{
     preflight,
     privileged::{EnterError, Home},
     procfs,
+    reconcile::{Reconciler, Stranded},
     sockdiag::{Diag, DiagError, Select, SocketRow},
     tier::{self, Ladder},
+    tracepoint::{Reading, Tracepoint},
     view::{Basis, CgroupView, Health, HookView, Observation, Tier},
     walk::{Walk, Walker},
 };
@@ -20,7 +22,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// Connection tables are read for at most one part in this many of the time.
@@ -37,6 +39,12 @@ pub(crate) enum Fatal {
     Panicked,
 }
 
+impl From<Stranded> for Fatal {
+    fn from(Stranded(error): Stranded) -> Self {
+        Self::Stranded(error)
+    }
+}
+
 impl Fatal {
     /// The last observation: nothing is known any more, and why.
     pub(crate) fn last_words(self) -> Observation {
@@ -51,9 +59,13 @@ pub(crate) struct Sampler {
     /// Why it is not a better tier.
     reasons: Vec<String>,
     hooks: Vec<HookView>,
-    audit_every: Duration,
-    next_audit: Instant,
+    tracepoint: Option<Tracepoint>,
+    reconciler: Reconciler,
     namespaces: Namespaces,
+    /// Namespaces of counted listeners that the walk under way is to find …
+    sought: BTreeSet<u64>,
+    /// … and those that none has found; tried again at the next audit.
+    unfound: BTreeSet<u64>,
     walker: Walker,
     holders: Holders,
     cgroups: Cgroups,
@@ -62,9 +74,13 @@ pub(crate) struct Sampler {
     health: Health,
     /// What went wrong in a namespace when it was last looked at.
     trouble: BTreeMap<u64, String>,
+    /// Why the BPF maps could not be read at this tick.
+    unread: Option<String>,
     /// What the last walk could not see.
     blind: Vec<String>,
     scratch: Vec<SocketRow>,
+    /// The first tick has seeded.
+    begun: bool,
 }
 
 /// Connections of one namespace and when to count them again.
@@ -81,15 +97,17 @@ impl Sampler {
     /// When `/proc` is unreadable, no thread can be had, or the tier is less than required.
     pub(crate) fn start(options: &Options) -> Result<Self, PlaneError> {
         let home = Home::of_this_thread().map_err(PlaneError::Proc)?;
-        let Ladder { tier, reasons, hooks } = tier::choose(options)?;
-        let namespaces = Namespaces::new(home);
+        let Ladder { tier, reasons, hooks, tracepoint } = tier::choose(options)?;
+        let now = Instant::now();
         let mut sampler = Self {
             tier,
             reasons,
             hooks,
-            audit_every: options.audit_every,
-            next_audit: Instant::now() + options.audit_every,
-            namespaces,
+            tracepoint,
+            reconciler: Reconciler::new(options.audit_every, now),
+            namespaces: Namespaces::new(home),
+            sought: BTreeSet::new(),
+            unfound: BTreeSet::new(),
             walker: Walker::start().map_err(PlaneError::Thread)?,
             holders: Holders::new(),
             cgroups: Cgroups::detect(options.cgroup_root.as_deref()),
@@ -97,10 +115,16 @@ impl Sampler {
             connections: BTreeMap::new(),
             health: Health::default(),
             trouble: BTreeMap::new(),
+            unread: None,
             blind: Vec::new(),
             scratch: Vec::new(),
+            begun: false,
         };
-        sampler.ask_for_walk(Instant::now());
+        // The first observation is to be complete, so this one walk is waited for.
+        sampler.ask_for_walk(now);
+        if let Some(walk) = sampler.walker.wait() {
+            sampler.take_walk(walk, now);
+        }
         Ok(sampler)
     }
 
@@ -111,20 +135,72 @@ impl Sampler {
     pub(crate) fn tick(&mut self, now: Instant) -> Result<Observation, Fatal> {
         if let Some(walk) = self.walker.take() {
             self.take_walk(walk, now);
+            self.on_fresh_namespaces(now)?;
+        } else if !self.begun {
+            self.begun = true;
+            self.on_fresh_namespaces(now)?;
         }
-        let counted = BTreeMap::new();
+        // Before the tables: see `assemble`.
+        let reading = self.read();
+        let counted = reading.as_ref().map(counted_by_cookie).unwrap_or_default();
         for netns in self.namespaces.turn(MOST_PER_TICK) {
             self.look_at(netns, now, &counted)?;
         }
-        if now >= self.next_audit {
-            self.audit(now);
-        } else if self.holders.wants_walk(self.ledger.inodes(), now) {
+        if self.reconciler.begin(now) {
+            self.cgroups.refresh();
+            self.unfound.clear();
+            self.forget_gone_cgroups(reading.as_ref());
             self.ask_for_walk(now);
+        } else if self.holders.may_walk(now) {
+            let unknown = self.unknown_namespaces(reading.as_ref());
+            if !unknown.is_empty() || self.holders.wants_walk(self.ledger.inodes(), now) {
+                self.sought = unknown;
+                self.ask_for_walk(now);
+            }
         }
-        let open = self.open_connections();
+        let open = self.open_connections(reading.as_ref());
         let ids = self.ledger.owners().chain(open.iter().flat_map(|open| open.keys().copied())).collect();
         self.cgroups.learn(&ids, now);
         Ok(self.observation(open.as_ref()))
+    }
+
+    /// What the programs saw; `None` on other tiers or when the maps cannot be read, which is reported.
+    fn read(&mut self) -> Option<Reading> {
+        let read = self.tracepoint.as_mut()?.read();
+        self.unread = read.as_ref().err().map(|error| format!("counts are unknown: {}", tier::chain(error)));
+        let reading = read.ok()?;
+        self.health.lost_events = reading.lost_events;
+        self.health.untracked = reading.untracked;
+        Some(reading)
+    }
+
+    /// Seeds new namespaces and goes on with an audit.
+    fn on_fresh_namespaces(&mut self, now: Instant) -> Result<(), Fatal> {
+        let another = self.reconciler.advance(self.tracepoint.as_mut(), &mut self.namespaces, &mut self.health)?;
+        if another {
+            self.ask_for_walk(now);
+        }
+        Ok(())
+    }
+
+    /// Namespaces in which a listener was opened and that no walk has looked for yet.
+    fn unknown_namespaces(&self, reading: Option<&Reading>) -> BTreeSet<u64> {
+        let counted = reading.into_iter().flat_map(|reading| &reading.listeners).map(|listener| listener.netns);
+        counted.filter(|netns| !self.namespaces.knows(*netns) && !self.unfound.contains(netns)).collect()
+    }
+
+    /// Removes the counters of cgroups whose folder is gone and that have nothing open.
+    fn forget_gone_cgroups(&mut self, reading: Option<&Reading>) {
+        let Some(tracepoint) = &mut self.tracepoint else { return };
+        for (id, open) in reading.and_then(|reading| reading.cgroups.as_ref()).into_iter().flatten() {
+            let idle = open.inbound == 0 && open.outbound == 0;
+            if idle
+                && self.cgroups.group(*id) == Group::Gone
+                && let Err(error) = tracepoint.forget_cgroup(*id)
+            {
+                tracing::debug!(cgroup = id, %error, "counters of a removed cgroup stay");
+            }
+        }
     }
 
     /// Reads one namespace's tables. What cannot be read stays as it was and is reported; it is never taken as empty.
@@ -195,7 +271,9 @@ impl Sampler {
         self.ledger.retain(|netns| self.namespaces.knows(netns));
         self.connections.retain(|netns, _| self.namespaces.knows(*netns));
         self.trouble.retain(|netns, _| self.namespaces.knows(*netns));
-        self.holders.update(walk.holders, now);
+        self.holders.update(walk.holders, walk.took, now);
+        self.unfound.extend(std::mem::take(&mut self.sought));
+        self.unfound.retain(|netns| !self.namespaces.knows(*netns));
         self.blind.clear();
         if walk.unreadable > 0 {
             self.blind.push(format!(
@@ -215,30 +293,28 @@ impl Sampler {
         }
     }
 
-    /// Looks up anew what ticks only remember.
-    fn audit(&mut self, now: Instant) {
-        self.next_audit = now + self.audit_every;
-        self.cgroups.refresh();
-        self.ask_for_walk(now);
-        if self.trouble.is_empty() {
-            self.health.audits += 1;
-        } else {
-            self.health.audits_failed += 1;
-        }
-    }
-
     /// Open connections by cgroup id; `None` where this tier or this host cannot tell.
-    fn open_connections(&self) -> Option<BTreeMap<u64, Open>> {
-        if self.tier == Tier::Procfs || self.cgroups.unavailable().is_some() {
+    fn open_connections(&self, reading: Option<&Reading>) -> Option<BTreeMap<u64, Open>> {
+        if self.cgroups.unavailable().is_some() {
             return None;
         }
-        let mut sum: BTreeMap<u64, Open> = BTreeMap::new();
-        for (id, open) in self.connections.values().flat_map(|polled| &polled.connections.by_cgroup) {
-            let entry = sum.entry(*id).or_default();
-            entry.inbound += open.inbound;
-            entry.outbound += open.outbound;
+        match self.tier {
+            Tier::Procfs => None,
+            Tier::Netlink => {
+                let mut sum: BTreeMap<u64, Open> = BTreeMap::new();
+                for (id, open) in self.connections.values().flat_map(|polled| &polled.connections.by_cgroup) {
+                    let entry = sum.entry(*id).or_default();
+                    entry.inbound += open.inbound;
+                    entry.outbound += open.outbound;
+                }
+                Some(sum)
+            }
+            Tier::Tracepoint | Tier::Trampoline => {
+                let counted = reading?.cgroups.as_ref()?.iter();
+                let open = counted.map(|(id, open)| (*id, Open { inbound: open.inbound, outbound: open.outbound }));
+                Some(open.filter(|(_, open)| *open != Open::default()).collect())
+            }
         }
-        Some(sum)
     }
 
     fn observation(&self, open: Option<&BTreeMap<u64, Open>>) -> Observation {
@@ -268,7 +344,7 @@ impl Sampler {
         Observation {
             taken_ns: monotonic_ns(),
             tier: self.tier,
-            degraded: self.degraded(unattributed),
+            degraded: self.degraded(open.is_some(), unattributed),
             listeners,
             cgroups,
             health: self.health,
@@ -276,17 +352,20 @@ impl Sampler {
         }
     }
 
-    fn degraded(&self, unattributed: u64) -> Vec<String> {
+    fn degraded(&self, has_cgroups: bool, unattributed: u64) -> Vec<String> {
         let mut lines = self.reasons.clone();
         if self.tier == Tier::Procfs {
             lines.push("connections per cgroup are unavailable on the procfs tier".to_owned());
         } else if let Some(reason) = self.cgroups.unavailable() {
             lines.push(reason.to_owned());
+        } else if !has_cgroups && self.unread.is_none() {
+            lines.push("connections per cgroup are unavailable: the hooks say why".to_owned());
         } else if unattributed > 0 {
             lines.push(
                 "connections of processes in the v2 root are in no group: this host is not pure cgroup v2".to_owned(),
             );
         }
+        lines.extend(self.unread.clone());
         let denied = self.namespaces.denied();
         if denied > 0 {
             let why = preflight::namespaces_obstacle().unwrap_or_else(|| "not permitted".to_owned());
@@ -307,6 +386,18 @@ enum Trouble {
     Diag(#[from] DiagError),
     #[error(transparent)]
     Procfs(#[from] procfs::ProcfsError),
+}
+
+fn counted_by_cookie(reading: &Reading) -> BTreeMap<u64, Counted> {
+    let counted = reading.listeners.iter().filter_map(|listener| {
+        let counted = Counted {
+            from_the_first: listener.opened_ns.is_some(),
+            enqueued: listener.enqueued?,
+            depth_peak: listener.depth_peak?,
+        };
+        Some((listener.cookie, counted))
+    });
+    counted.collect()
 }
 
 fn listener_row(row: SocketRow) -> Row {

@@ -5,6 +5,7 @@ use super::{
     plane::{Options, PlaneError},
     preflight, procfs,
     sockdiag::{Diag, DiagError, Select},
+    tracepoint::{self, Tracepoint},
     view::{HookView, Tier},
 };
 use std::{error::Error, fmt::Write as _, path::Path};
@@ -16,6 +17,8 @@ pub(crate) struct Ladder {
     /// Why it is not a better tier than this, best first.
     pub(crate) reasons: Vec<String>,
     pub(crate) hooks: Vec<HookView>,
+    /// The attached programs, on that tier.
+    pub(crate) tracepoint: Option<Tracepoint>,
 }
 
 /// Climbs down from the tier asked for to the first that works.
@@ -30,21 +33,29 @@ pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
         reasons.push("trampoline: not attempted by this version".to_owned());
         hooks.extend(unattempted());
     }
+    let mut tracepoint = None;
     if from >= Tier::Tracepoint {
-        let obstacle = preflight::tracepoint_obstacle().unwrap_or_else(|| "not attempted by this version".to_owned());
-        reasons.push(format!("tracepoint: {obstacle}"));
+        match attach() {
+            Ok(attached) => {
+                hooks.extend(attached.hooks().iter().cloned());
+                tracepoint = Some(attached);
+            }
+            Err(reason) => reasons.push(format!("tracepoint: {reason}")),
+        }
     }
-    let tier = if from >= Tier::Netlink {
+    let mut tier = None;
+    if from >= Tier::Netlink {
         match probe_diag() {
-            Ok(()) => Some(Tier::Netlink),
+            Ok(()) => tier = Some(if tracepoint.is_some() { Tier::Tracepoint } else { Tier::Netlink }),
             Err(error) => {
+                // Without the tables the programs know no present depth, so they are of no use alone.
+                if tracepoint.take().is_some() {
+                    reasons.push("tracepoint: socket diagnostics do not work".to_owned());
+                }
                 reasons.push(format!("netlink: {}", chain(&error)));
-                None
             }
         }
-    } else {
-        None
-    };
+    }
     let tier = match tier {
         Some(tier) => tier,
         None => match procfs::listeners(Path::new("/proc/thread-self")) {
@@ -60,7 +71,15 @@ pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
         let reason = if reasons.is_empty() { format!("{tier} is forced") } else { reasons.join("; ") };
         return Err(PlaneError::Tier { required, available: tier, reason });
     }
-    Ok(Ladder { tier, reasons, hooks })
+    Ok(Ladder { tier, reasons, hooks, tracepoint })
+}
+
+/// Attaches the programs, or says in one line why not.
+fn attach() -> Result<Tracepoint, String> {
+    if let Some(obstacle) = preflight::tracepoint_obstacle() {
+        return Err(obstacle);
+    }
+    Tracepoint::attach(&tracepoint::Options::default()).map_err(|error| error.to_string())
 }
 
 fn probe_diag() -> Result<(), DiagError> {
@@ -96,7 +115,7 @@ fn unattempted() -> impl Iterator<Item = HookView> {
 }
 
 /// An error with its causes on one line.
-fn chain(error: &dyn Error) -> String {
+pub(crate) fn chain(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

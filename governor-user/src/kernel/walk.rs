@@ -6,9 +6,10 @@ use super::{netns::Door, privileged};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread,
+    time::{Duration, Instant},
 };
 
 /// Descriptors and tasks looked at in one walk.
@@ -29,6 +30,8 @@ pub(crate) struct Walk {
     pub(crate) unreadable: usize,
     /// The walk ended early, at its bound.
     pub(crate) truncated: bool,
+    /// How long it took.
+    pub(crate) took: Duration,
 }
 
 /// The walking thread. One walk at a time; dropping it ends the thread after the walk it is in.
@@ -72,10 +75,18 @@ impl Walker {
         self.busy = false;
         Some(walk)
     }
+
+    /// As [`Self::take`], but waits for it. For the start, when nothing else is to be done.
+    pub(crate) fn wait(&mut self) -> Option<Walk> {
+        let walk = self.walks.recv().ok()?;
+        self.busy = false;
+        Some(walk)
+    }
 }
 
 /// Walks `proc` now, on the calling thread.
 pub(crate) fn walk(proc: &Path, inodes: &BTreeSet<u64>) -> Walk {
+    let begun = Instant::now();
     let mut walk = Walk::default();
     let mut budget = MOST_ENTRIES;
     for (mount_point, inode) in bound_namespaces(&privileged::mounts().unwrap_or_default()) {
@@ -96,6 +107,7 @@ pub(crate) fn walk(proc: &Path, inodes: &BTreeSet<u64>) -> Walk {
         pids.sort_unstable();
         pids.truncate(MOST_HOLDERS);
     }
+    walk.took = begun.elapsed();
     walk
 }
 
@@ -140,7 +152,7 @@ fn add_door(namespaces: &mut BTreeMap<u64, Vec<Door>>, inode: u64, door: Door) {
 }
 
 /// Namespaces kept alive by a mount (`ip netns add`, container runtimes), by `/proc/self/mountinfo`.
-fn bound_namespaces(mounts: &str) -> impl Iterator<Item = (std::path::PathBuf, u64)> {
+fn bound_namespaces(mounts: &str) -> impl Iterator<Item = (PathBuf, u64)> {
     mounts.lines().filter_map(|line| {
         let (front, back) = line.split_once(" - ")?;
         if back.split(' ').next() != Some("nsfs") {

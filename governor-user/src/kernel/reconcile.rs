@@ -1,0 +1,210 @@
+//! When the BPF counts are held against the kernel's sockets, and what came of it. Counts that only ever move by one
+//! drift when an event is missed; an audit visits every socket of every namespace and repairs the difference.
+//!
+//! ```text
+//!   Resting ─due─▶ Walking ─walk─▶ (scan all namespaces) Checking ─walk─▶ (finish, or discard) Resting
+//! ```
+//!
+//! The second walk is what makes an audit conclusive: a namespace that it finds and the scans did not visit may hold
+//! connections that the counters have and the scans have not, and repairing that would break a right count.
+
+use super::{
+    netns::Namespaces,
+    privileged::EnterError,
+    tracepoint::{Audit, ScanError, Tracepoint},
+    view::Health,
+};
+use std::{
+    collections::BTreeSet,
+    io,
+    time::{Duration, Instant},
+};
+
+/// Where an audit stands.
+#[derive(Debug)]
+enum State {
+    Resting,
+    /// Namespaces are being looked up.
+    Walking,
+    /// Everything known was scanned; whether that was everything is being looked up.
+    Checking {
+        audit: Audit,
+    },
+}
+
+/// The audits' cadence and state.
+#[derive(Debug)]
+pub(crate) struct Reconciler {
+    every: Duration,
+    due: Instant,
+    state: State,
+    /// Namespaces whose first scan, which seeds, is done.
+    seeded: BTreeSet<u64>,
+}
+
+/// A namespace could not be left again.
+#[derive(Debug)]
+pub(crate) struct Stranded(pub(crate) io::Error);
+
+impl Reconciler {
+    /// The first audit is due one interval from now.
+    pub(crate) fn new(every: Duration, now: Instant) -> Self {
+        Self { every, due: now + every, state: State::Resting, seeded: BTreeSet::new() }
+    }
+
+    /// Whether an audit begins now; it then wants a walk.
+    pub(crate) fn begin(&mut self, now: Instant) -> bool {
+        if now < self.due {
+            return false;
+        }
+        self.due = now + self.every;
+        // An audit whose walk has not come in a whole interval is begun anew with the next one.
+        self.state = State::Walking;
+        true
+    }
+
+    /// Seeds the namespaces that have not been scanned yet. A failure is retried by the next audit.
+    pub(crate) fn seed(&mut self, tracepoint: &mut Tracepoint, namespaces: &mut Namespaces) -> Result<(), Stranded> {
+        for netns in namespaces.all() {
+            if !self.seeded.contains(&netns)
+                && let Err(error) = scan(netns, tracepoint, namespaces)
+            {
+                self.note(netns, error)?;
+                continue;
+            }
+            self.seeded.insert(netns);
+        }
+        self.seeded.retain(|netns| namespaces.knows(*netns));
+        Ok(())
+    }
+
+    /// Goes on with the audit now that `namespaces` are fresh; `true` when it wants another walk.
+    pub(crate) fn advance(
+        &mut self,
+        tracepoint: Option<&mut Tracepoint>,
+        namespaces: &mut Namespaces,
+        health: &mut Health,
+    ) -> Result<bool, Stranded> {
+        let Some(tracepoint) = tracepoint else {
+            // Polled counts are taken from the sockets themselves each time and cannot drift.
+            if matches!(self.state, State::Walking) {
+                health.audits += 1;
+            }
+            self.state = State::Resting;
+            return Ok(false);
+        };
+        match std::mem::replace(&mut self.state, State::Resting) {
+            // ## Resting => Resting: a walk for somebody else
+            State::Resting => {
+                self.seed(tracepoint, namespaces)?;
+                Ok(false)
+            }
+            // ## Walking => (Checking | Resting)
+            State::Walking => {
+                let audit = self.scan_all(tracepoint, namespaces, health)?;
+                let Some(audit) = audit else {
+                    health.audits_failed += 1;
+                    return Ok(false);
+                };
+                self.state = State::Checking { audit };
+                Ok(true)
+            }
+            // ## Checking => Resting
+            State::Checking { audit } => {
+                let complete = namespaces.all().iter().all(|netns| self.seeded.contains(netns));
+                let drift = if complete { tracepoint.finish_audit(audit).ok() } else { None };
+                match drift {
+                    Some(drift) => {
+                        health.audits += 1;
+                        health.drift += drift.total;
+                        if drift.total > 0 {
+                            tracing::warn!(drift = drift.total, "connection counts drifted and were repaired");
+                        }
+                    }
+                    None => health.audits_failed += 1,
+                }
+                self.seed(tracepoint, namespaces)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Scans every known namespace; `None` when one could not be, so that nothing can be concluded.
+    fn scan_all(
+        &mut self,
+        tracepoint: &mut Tracepoint,
+        namespaces: &mut Namespaces,
+        health: &mut Health,
+    ) -> Result<Option<Audit>, Stranded> {
+        let Ok(mut audit) = tracepoint.begin_audit() else { return Ok(None) };
+        let mut whole = true;
+        for netns in namespaces.all() {
+            match scan(netns, tracepoint, namespaces) {
+                Ok(scan) => {
+                    // What an earlier scan or the hooks should have counted and did not.
+                    if !self.seeded.insert(netns) {
+                        health.drift += scan.seeded;
+                    }
+                    audit.add(&scan);
+                }
+                // It ended, and its connections with it.
+                Err(Unscanned::Enter(EnterError::Gone)) => {}
+                Err(error) => {
+                    self.note(netns, error)?;
+                    whole = false;
+                }
+            }
+        }
+        Ok(whole.then_some(audit))
+    }
+
+    fn note(&self, netns: u64, error: Unscanned) -> Result<(), Stranded> {
+        match error {
+            Unscanned::Enter(EnterError::Stranded(error)) => Err(Stranded(error)),
+            Unscanned::Enter(error @ (EnterError::Gone | EnterError::Denied | EnterError::Other(_))) => {
+                tracing::debug!(netns, %error, "namespace not scanned");
+                Ok(())
+            }
+            Unscanned::Scan(error) => {
+                tracing::warn!(netns, %error, "namespace not scanned");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Why a namespace was not scanned.
+#[derive(Debug)]
+enum Unscanned {
+    Enter(EnterError),
+    Scan(ScanError),
+}
+
+fn scan(
+    netns: u64,
+    tracepoint: &mut Tracepoint,
+    namespaces: &mut Namespaces,
+) -> Result<super::tracepoint::Scan, Unscanned> {
+    namespaces.visit(netns, || tracepoint.scan(netns)).map_err(Unscanned::Enter)?.map_err(Unscanned::Scan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::privileged::Home;
+
+    #[test]
+    fn audits_are_an_interval_apart_and_complete_without_bpf() {
+        let start = Instant::now();
+        let mut reconciler = Reconciler::new(Duration::from_secs(10), start);
+        let mut namespaces = Namespaces::new(Home::of_this_thread().unwrap());
+        let mut health = Health::default();
+        assert!(!reconciler.begin(start + Duration::from_secs(9)));
+        assert!(reconciler.begin(start + Duration::from_secs(10)));
+        assert!(!reconciler.begin(start + Duration::from_secs(19)));
+        for _ in 0..2 {
+            assert!(!reconciler.advance(None, &mut namespaces, &mut health).unwrap());
+        }
+        assert_eq!((health.audits, health.audits_failed), (1, 0));
+    }
+}
