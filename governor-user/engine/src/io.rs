@@ -8,7 +8,7 @@ use crate::time::{Duration, Instant};
 /// A fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A session opened.
+    /// A session opened, or a lost one is back. A session the engine was not told of is opened by its first request.
     SessionOpened {
         /// The session.
         session: SessionId,
@@ -40,7 +40,9 @@ pub enum Input {
         idle: Option<Duration>,
     },
     /// The member refused before the first byte: re-select once (A12). Answered by `Grant` with the same lease or by
-    /// `Shed`, after which the lease is over.
+    /// `Shed`, after which the lease is over. If no other candidate has a slot it waits (`Parked`) before all others, for
+    /// what is left of its first wait, and holds its lease and the old member's slot meanwhile; its key is not judged
+    /// again. A lease that ends while it waits is answered by `Reject`. `Reattach` leases cannot move.
     Move {
         /// The session.
         session: SessionId,
