@@ -1,1 +1,10 @@
-//! x
+//! The kernel plane against the running kernel: real sockets in private network namespaces and cgroups, compared with
+//! `ss`. Run one at a time (`--test-threads=1`), because BPF sees the whole machine. Without the rights each test says
+//! what it skipped; `GOVERNOR_REQUIRE_KERNEL=1` turns that into a failure.
+
+mod connections;
+mod listeners;
+mod namespaces;
+mod scale;
+mod tiers;
+mod world;

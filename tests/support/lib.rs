@@ -1,7 +1,11 @@
 //! What the whole-system tests share: the programs under test and how to run them. Knows no test.
 
 pub mod bins;
+pub mod cgroup;
 pub mod daemon;
+pub mod netns;
+pub mod peer;
 mod skip;
+pub mod ss;
 
 pub use skip::skip;

@@ -1,0 +1,56 @@
+//! Many sockets, opened and closed again.
+
+use crate::world::{as_ss, eventually, listeners_in, namespace, open_in, plane};
+use governor_user::kernel::view::Tier;
+use support::{cgroup::Cgroup, peer::Peer, ss};
+
+const LISTENERS: usize = 500;
+const CONNECTIONS_EACH: u32 = 10;
+const ACCEPTED_EACH: u32 = 7;
+
+#[test]
+fn five_hundred_listeners_and_five_thousand_connections_equal_ss_and_end_at_zero() {
+    for tier in [Tier::Tracepoint, Tier::Netlink] {
+        let Some(namespace) = namespace() else { return };
+        let of_server = Cgroup::create("many-server").unwrap();
+        let of_client = Cgroup::create("many-client").unwrap();
+        let Some(plane) = plane(tier) else { return };
+        let mut server = Peer::start_in(&namespace, &of_server);
+        let mut client = Peer::start_in(&namespace, &of_client);
+        let ports: Vec<u16> = (0..LISTENERS).map(|_| server.listen("127.0.0.1", 16)).collect();
+        for port in &ports {
+            client.connect("127.0.0.1", *port, CONNECTIONS_EACH);
+            server.accept(*port, ACCEPTED_EACH);
+        }
+        let all = u64::from(CONNECTIONS_EACH) * u64::try_from(LISTENERS).unwrap();
+        let left = CONNECTIONS_EACH - ACCEPTED_EACH;
+
+        let seen = eventually(&plane, "every socket", |seen| {
+            let rows = listeners_in(seen, &namespace);
+            rows.len() == LISTENERS
+                && rows.iter().all(|row| row.depth == left)
+                && (tier == Tier::Netlink || rows.iter().all(|row| row.enqueued_total == Some(CONNECTIONS_EACH.into())))
+                && open_in(seen, of_server.path()) == (all, 0)
+                && open_in(seen, of_client.path()) == (0, all)
+        });
+        assert_eq!(as_ss(&seen, &namespace), ss::listeners(&namespace));
+        assert_eq!(ss::connections(&namespace, &ports), (all, all));
+        if tier == Tier::Tracepoint {
+            for row in listeners_in(&seen, &namespace) {
+                assert_eq!(row.accepted_total, Some(ACCEPTED_EACH.into()), "port {}", row.port);
+            }
+        }
+
+        client.close_all();
+        server.close_all();
+        let seen = eventually(&plane, "nothing", |seen| {
+            listeners_in(seen, &namespace).is_empty()
+                && open_in(seen, of_server.path()) == (0, 0)
+                && open_in(seen, of_client.path()) == (0, 0)
+        });
+        assert_eq!((seen.health.drift, seen.health.untracked, seen.health.lost_events), (0, 0, 0));
+        let audits = seen.health.audits;
+        let seen = eventually(&plane, "an audit at rest", |seen| seen.health.audits > audits);
+        assert_eq!(seen.health.drift, 0);
+    }
+}

@@ -1,0 +1,70 @@
+//! The ladder: each tier gives what it can, says what it cannot, and invents nothing.
+
+use crate::world::{as_ss, eventually, listener, namespace, options, plane};
+use governor_user::kernel::{self, Options, PlaneError, view::Tier};
+use support::{peer::Peer, ss};
+
+#[test]
+fn the_netlink_tier_alone_gives_depth_backlog_and_drops() {
+    let (Some(namespace), Some(plane)) = (namespace(), plane(Tier::Netlink)) else { return };
+    let mut server = Peer::start(&namespace);
+    let mut client = Peer::start(&namespace);
+    let port = server.listen("127.0.0.1", 4);
+    client.begin("127.0.0.1", port, 8);
+
+    let seen = eventually(&plane, "a full queue and its drops", |seen| {
+        listener(seen, &namespace, port)
+            .is_some_and(|row| row.depth == 5 && row.drops_total.is_some_and(|drops| drops >= 3))
+    });
+    assert_eq!(as_ss(&seen, &namespace), ss::listeners(&namespace));
+    let row = listener(&seen, &namespace, port).unwrap();
+    assert_eq!((row.backlog, row.tier), (Some(4), Tier::Netlink));
+    assert_eq!((row.depth_peak, row.enqueued_total, row.accepted_total), (None, None, None));
+    assert_eq!(row.overflows_total, None);
+}
+
+#[test]
+fn the_procfs_tier_gives_depth_and_no_backlog() {
+    let (Some(namespace), Some(plane)) = (namespace(), plane(Tier::Procfs)) else { return };
+    let mut server = Peer::start(&namespace);
+    let mut client = Peer::start(&namespace);
+    let port = server.listen("127.0.0.1", 16);
+    client.connect("127.0.0.1", port, 10);
+
+    let seen =
+        eventually(&plane, "ten queued", |seen| listener(seen, &namespace, port).is_some_and(|row| row.depth == 10));
+    let row = listener(&seen, &namespace, port).unwrap();
+    assert_eq!((row.cookie, row.backlog, row.drops_total, row.overflows_total), (None, None, None, None));
+    assert_eq!(seen.cgroups, None);
+    assert!(seen.degraded.iter().any(|line| line.contains("procfs")));
+}
+
+#[test]
+fn requiring_more_than_works_is_a_start_failure_with_the_reason() {
+    let error = kernel::spawn(Options { require: Some(Tier::Trampoline), ..Options::default() }).unwrap_err();
+    let PlaneError::Tier { required, available, reason } = &error else { panic!("{error}") };
+    assert_eq!(*required, Tier::Trampoline);
+    assert!(*available < Tier::Trampoline);
+    assert!(reason.contains("trampoline:"), "{reason}");
+
+    let forced = Options { require: Some(Tier::Netlink), ..options(Tier::Procfs) };
+    assert!(matches!(kernel::spawn(forced), Err(PlaneError::Tier { available: Tier::Procfs, .. })));
+}
+
+#[test]
+fn every_tier_says_why_it_is_not_a_better_one() {
+    let plane = kernel::spawn(Options::default()).unwrap();
+    let seen = plane.observations().borrow().clone();
+    for better in [Tier::Trampoline, Tier::Tracepoint, Tier::Netlink].into_iter().filter(|tier| *tier > seen.tier) {
+        assert!(seen.degraded.iter().any(|line| line.starts_with(better.as_str())), "{:?}", seen.degraded);
+    }
+    assert!(!seen.hooks.is_empty());
+}
+
+#[test]
+fn stopping_closes_the_channel() {
+    let plane = kernel::spawn(options(Tier::Netlink)).unwrap();
+    let observations = plane.observations();
+    plane.stop();
+    assert!(observations.has_changed().is_err());
+}

@@ -1,0 +1,94 @@
+//! What every kernel test needs: a namespace, a plane that watches it, and bounded waiting.
+
+use governor_user::kernel::{
+    self, Options, Plane,
+    view::{ListenerView, Observation, Tier},
+};
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+use support::{cgroup, netns::Netns, skip, ss};
+
+/// Long enough for the slowest machine; nothing waits this long when it works.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A private namespace; `None`, and a line that says why, where it cannot be had.
+pub(crate) fn namespace() -> Option<Netns> {
+    match (Netns::create(), cgroup::root()) {
+        (Ok(namespace), Ok(_)) => Some(namespace),
+        (Err(error), _) | (_, Err(error)) => {
+            skip(&format!("no private network namespace or cgroup: {error}"));
+            None
+        }
+    }
+}
+
+/// Options under which tests need not wait for audits.
+pub(crate) fn options(tier: Tier) -> Options {
+    Options {
+        forced_tier: Some(tier),
+        tick: Duration::from_millis(20),
+        audit_every: Duration::from_millis(500),
+        ..Options::default()
+    }
+}
+
+/// A plane on exactly this tier; `None`, and a line that says why, where it cannot be had.
+pub(crate) fn plane(tier: Tier) -> Option<Plane> {
+    plane_with(options(tier))
+}
+
+/// As [`plane`], with options whose `forced_tier` is the tier.
+pub(crate) fn plane_with(options: Options) -> Option<Plane> {
+    let tier = options.forced_tier.expect("a kernel test names its tier");
+    let plane = kernel::spawn(options).expect("the plane starts on some tier");
+    let first = plane.observations().borrow().clone();
+    if first.tier == tier {
+        return Some(plane);
+    }
+    skip(&format!("the {tier} tier does not work here: {}", first.degraded.join("; ")));
+    None
+}
+
+/// Waits until an observation says what is expected, and returns it.
+pub(crate) fn eventually(plane: &Plane, what: &str, expected: impl Fn(&Observation) -> bool) -> Arc<Observation> {
+    let observations = plane.observations();
+    let begun = Instant::now();
+    loop {
+        let seen = observations.borrow().clone();
+        if expected(&seen) {
+            return seen;
+        }
+        assert!(begun.elapsed() < PATIENCE, "never seen: {what}; last seen: {seen:#?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The listeners of one namespace.
+pub(crate) fn listeners_in(seen: &Observation, namespace: &Netns) -> Vec<ListenerView> {
+    seen.listeners.iter().filter(|listener| listener.netns == namespace.inode()).cloned().collect()
+}
+
+/// The listener on this port of the namespace, if it is seen.
+pub(crate) fn listener(seen: &Observation, namespace: &Netns, port: u16) -> Option<ListenerView> {
+    listeners_in(seen, namespace).into_iter().find(|listener| listener.port == port)
+}
+
+/// The listeners of a namespace in `ss`'s words.
+pub(crate) fn as_ss(seen: &Observation, namespace: &Netns) -> Vec<ss::Listener> {
+    let mut rows: Vec<_> = listeners_in(seen, namespace)
+        .into_iter()
+        .map(|view| ss::Listener { port: view.port, depth: view.depth, backlog: view.backlog.unwrap_or(u32::MAX) })
+        .collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// Open connections of a cgroup, inbound and outbound; zeros when it has none.
+pub(crate) fn open_in(seen: &Observation, path: &str) -> (u64, u64) {
+    let cgroups = seen.cgroups.as_deref().unwrap_or_default();
+    let group = cgroups.iter().find(|group| group.path.as_deref() == Some(path));
+    group.map_or((0, 0), |group| (group.inbound, group.outbound))
+}

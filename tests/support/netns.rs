@@ -1,0 +1,79 @@
+//! Private network namespaces, named so that a later run can sweep what a killed one left.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+const PREFIX: &str = "governor-test-";
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A network namespace with loopback up, deleted on drop.
+#[derive(Debug)]
+pub struct Netns {
+    name: String,
+    inode: u64,
+}
+
+impl Netns {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// What `ip` said: usually that the rights are missing.
+    pub fn create() -> io::Result<Self> {
+        sweep();
+        let name = format!("{PREFIX}{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        ip(&["netns", "add", &name])?;
+        let mut namespace = Self { name, inode: 0 };
+        ip(&["-n", &namespace.name, "link", "set", "lo", "up"])?;
+        namespace.inode = fs::metadata(namespace.path())?.ino();
+        Ok(namespace)
+    }
+
+    /// Inode number, as observations name it.
+    #[must_use]
+    pub fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// The file to enter it by.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        Path::new("/run/netns").join(&self.name)
+    }
+
+    /// The name for `ip` and `ss`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for Netns {
+    fn drop(&mut self) {
+        // A failure shows as a leftover, which the next run sweeps.
+        drop(ip(&["netns", "del", &self.name]));
+    }
+}
+
+/// Deletes namespaces of test processes that do not run any more.
+fn sweep() {
+    for entry in fs::read_dir("/run/netns").into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()).map(str::to_owned);
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            drop(ip(&["netns", "del", &name]));
+        }
+    }
+}
+
+fn ip(arguments: &[&str]) -> io::Result<()> {
+    let output = Command::new("ip").args(arguments).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}

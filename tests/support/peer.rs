@@ -1,0 +1,95 @@
+//! Drives a `test-peer` process: sockets in a network namespace and a cgroup of their own.
+
+use crate::{cgroup::Cgroup, netns::Netns};
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+/// A running peer, killed on drop. Every call returns when the peer has done it.
+#[derive(Debug)]
+pub struct Peer {
+    process: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    /// Starts one in `namespace`.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start(namespace: &Netns) -> Self {
+        let mut process = Command::new(crate::bins::binary("test-peer"))
+            .arg(namespace.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("test-peer starts");
+        let orders = process.stdin.take().expect("stdin is piped");
+        let answers = BufReader::new(process.stdout.take().expect("stdout is piped"));
+        Self { process, orders, answers }
+    }
+
+    /// As [`Self::start`], moved into `cgroup` before it makes a socket.
+    #[must_use]
+    pub fn start_in(namespace: &Netns, cgroup: &Cgroup) -> Self {
+        let peer = Self::start(namespace);
+        cgroup.add(peer.pid());
+        peer
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Listens on a free port of `address` with `backlog`; the port.
+    pub fn listen(&mut self, address: &str, backlog: u32) -> u16 {
+        self.order(&format!("listen {address} {backlog}")).try_into().expect("the peer answers with a port")
+    }
+
+    /// Opens `count` connections, each waiting for the handshake; how many worked.
+    pub fn connect(&mut self, address: &str, port: u16, count: u32) -> u32 {
+        self.order(&format!("connect {address} {port} {count}"))
+    }
+
+    /// Begins `count` connections and waits for none; the kernel goes on with them.
+    pub fn begin(&mut self, address: &str, port: u16, count: u32) {
+        let begun = self.order(&format!("begin {address} {port} {count}"));
+        assert_eq!(begun, count);
+    }
+
+    /// Accepts `count` connections on `port`.
+    pub fn accept(&mut self, port: u16, count: u32) {
+        let accepted = self.order(&format!("accept {port} {count}"));
+        assert_eq!(accepted, count);
+    }
+
+    /// Closes every connection, the listeners stay.
+    pub fn close_connections(&mut self) {
+        self.order("close connections");
+    }
+
+    /// Closes every socket.
+    pub fn close_all(&mut self) {
+        self.order("close all");
+    }
+
+    fn order(&mut self, order: &str) -> u32 {
+        writeln!(self.orders, "{order}").expect("the peer takes orders");
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).expect("the peer answers");
+        answer.trim().parse().unwrap_or_else(|_| panic!("`{order}` failed: {answer}"))
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}

@@ -1,0 +1,103 @@
+//! `test-peer NETNS`: makes sockets in a network namespace on orders from stdin, one a line, each answered by a number.
+//! A process of its own, so that it can be in a cgroup of its own and has its own descriptors.
+
+use rustix::{
+    net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, listen, socket_with, sockopt},
+    thread::{LinkNameSpaceType, move_into_link_name_space},
+};
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fs, io,
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    os::fd::{AsFd, OwnedFd},
+};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+#[derive(Default)]
+struct Sockets {
+    listeners: BTreeMap<u16, TcpListener>,
+    connections: Vec<OwnedFd>,
+}
+
+#[expect(clippy::print_stdout, reason = "answers go to stdout")]
+fn main() -> Outcome<()> {
+    let namespace = std::env::args().nth(1).ok_or("usage: test-peer NETNS")?;
+    move_into_link_name_space(fs::File::open(namespace)?.as_fd(), Some(LinkNameSpaceType::Network))?;
+    let mut sockets = Sockets::default();
+    for order in io::stdin().lines() {
+        match sockets.obey(&order?) {
+            Ok(number) => println!("{number}"),
+            Err(error) => println!("{error}"),
+        }
+    }
+    Ok(())
+}
+
+impl Sockets {
+    fn obey(&mut self, order: &str) -> Outcome<usize> {
+        match order.split(' ').collect::<Vec<_>>()[..] {
+            ["listen", address, backlog] => self.listen(address.parse()?, backlog.parse()?),
+            ["connect", address, port, count] => {
+                let target = SocketAddr::new(address.parse()?, port.parse()?);
+                for _ in 0..count.parse::<usize>()? {
+                    self.connections.push(TcpStream::connect(target)?.into());
+                }
+                Ok(count.parse()?)
+            }
+            ["begin", address, port, count] => {
+                let target = SocketAddr::new(address.parse()?, port.parse()?);
+                for _ in 0..count.parse::<usize>()? {
+                    self.begin(target)?;
+                }
+                Ok(count.parse()?)
+            }
+            ["accept", port, count] => {
+                let listener = self.listeners.get(&port.parse()?).ok_or("no such listener")?;
+                for _ in 0..count.parse::<usize>()? {
+                    self.connections.push(listener.accept()?.0.into());
+                }
+                Ok(count.parse()?)
+            }
+            ["close", "connections"] => {
+                self.connections.clear();
+                Ok(0)
+            }
+            ["close", "all"] => {
+                *self = Self::default();
+                Ok(0)
+            }
+            _ => Err("unknown order".into()),
+        }
+    }
+
+    fn listen(&mut self, address: IpAddr, backlog: i32) -> Outcome<usize> {
+        let socket = socket(address)?;
+        if address.is_ipv6() {
+            sockopt::set_ipv6_v6only(&socket, false)?;
+        }
+        bind(&socket, &SocketAddr::new(address, 0))?;
+        listen(&socket, backlog)?;
+        let listener = TcpListener::from(socket);
+        let port = listener.local_addr()?.port();
+        self.listeners.insert(port, listener);
+        Ok(port.into())
+    }
+
+    fn begin(&mut self, target: SocketAddr) -> Outcome<()> {
+        let socket = socket(target.ip())?;
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        match connect(&socket, &target) {
+            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.connections.push(socket);
+        Ok(())
+    }
+}
+
+fn socket(address: IpAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    Ok(socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?)
+}
