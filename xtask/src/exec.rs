@@ -24,3 +24,26 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     }
     Ok(())
 }
+
+/// Runs a command to its end and returns what it wrote to standard output; a failure names the command and shows the
+/// end of what it said.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<&str> = said.lines().collect();
+        let tail = lines.get(lines.len().saturating_sub(15)..).unwrap_or_default().join("\n  ");
+        bail!("{command:?} ended with {}:\n  {tail}", output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Where a program of this name is.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Plain users of Debian have no sbin on their path, but can run what is there.
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
+}

@@ -6,6 +6,7 @@ mod setup;
 mod test;
 #[cfg(test)]
 mod tidy;
+mod vm;
 
 use clap::{Parser, Subcommand};
 
@@ -24,6 +25,8 @@ enum Command {
     Demo(demo::Args),
     /// Run every check and test
     Test(test::Args),
+    /// Run the kernel tests on other kernels, emulated
+    Vm(vm::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -31,5 +34,6 @@ fn main() -> anyhow::Result<()> {
         Command::Setup(args) => setup::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Vm(args) => vm::run(&args),
     }
 }

@@ -126,7 +126,7 @@ impl Tools {
 }
 
 /// Takes the lock that keeps two setups from building into one folder; it ends with the returned file.
-fn lock(path: &Path) -> Result<File> {
+pub(crate) fn lock(path: &Path) -> Result<File> {
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
     flock(&file, FlockOperation::LockExclusive).with_context(|| format!("cannot lock {}", path.display()))?;
     Ok(file)

@@ -2,6 +2,7 @@
 //! is missing, and only as root; otherwise it says what cannot be done without it.
 
 use super::step;
+use crate::exec;
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 
@@ -37,11 +38,7 @@ pub(super) fn ensure() -> Result<()> {
 
 /// Whether a program of this name is on the path.
 pub(super) fn on_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // Plain users of Debian have no sbin on their path, but can run what is there.
-    std::env::split_paths(&path)
-        .chain(["/usr/sbin".into(), "/sbin".into()])
-        .any(|folder| folder.join(program).is_file())
+    exec::find(program).is_some()
 }
 
 /// Fetches the package lists anew, saying why.

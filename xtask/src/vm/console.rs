@@ -1,0 +1,141 @@
+//! What a test machine said, line by line: the frame that `init.sh` puts around the tests (`VM …`), the test runner's
+//! results, skips, and what the report test prints about tiers and hooks. Pure.
+
+use serde::Serialize;
+
+/// One hook of the kernel plane in a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Hook {
+    pub(super) purpose: String,
+    pub(super) hook: String,
+    pub(super) active: bool,
+    pub(super) note: String,
+}
+
+/// Everything read from one console.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Said {
+    /// `uname -r` and `-v`; `None`: it did not get as far as the tests.
+    pub(super) kernel: Option<String>,
+    /// Exit status of the test runner; `None`: it did not end.
+    pub(super) exit: Option<i32>,
+    /// The tier that the governor chose.
+    pub(super) tier: Option<String>,
+    /// Why it is not a better one.
+    pub(super) degraded: Vec<String>,
+    pub(super) hooks: Vec<Hook>,
+    pub(super) passed: u64,
+    pub(super) failed: Vec<String>,
+    /// Reasons, by the test that gave them. A skipped test is a passed one too.
+    pub(super) skipped: Vec<(String, String)>,
+}
+
+/// Reads a whole console.
+pub(super) fn read(console: &str) -> Said {
+    let mut said = Said::default();
+    let mut section = "";
+    for line in console.lines().map(|line| line.trim_end_matches('\r')) {
+        if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
+            section = name;
+        } else {
+            said.line(line, section);
+        }
+    }
+    said
+}
+
+impl Said {
+    fn line(&mut self, line: &str, section: &str) {
+        let Some((word, rest)) = line.split_once(' ') else { return };
+        match word {
+            "VM" => self.frame(rest),
+            "test" => self.result(rest),
+            "SKIP:" => self.skipped.push((section.to_owned(), rest.to_owned())),
+            "TIER" => self.tier = Some(rest.to_owned()),
+            "DEGRADED" => self.degraded.push(rest.to_owned()),
+            "HOOK" => self.hooks.extend(hook(rest)),
+            _ => {}
+        }
+    }
+
+    fn frame(&mut self, line: &str) {
+        match line.split_once(' ') {
+            Some(("KERNEL", name)) => self.kernel = Some(name.to_owned()),
+            Some(("EXIT", code)) => self.exit = code.parse().ok(),
+            _ => {}
+        }
+    }
+
+    /// `name ... ok`, `name ... FAILED`, or the summary `result: …`, which says nothing new.
+    fn result(&mut self, line: &str) {
+        match line.split_once(" ... ") {
+            Some((_, "ok")) => self.passed += 1,
+            Some((name, "FAILED")) => self.failed.push(name.to_owned()),
+            _ => {}
+        }
+    }
+}
+
+/// `purpose hook active|inactive note`
+fn hook(line: &str) -> Option<Hook> {
+    let mut words = line.splitn(4, ' ');
+    let (purpose, hook, state) = (words.next()?, words.next()?, words.next()?);
+    let active = match state {
+        "active" => true,
+        "inactive" => false,
+        _ => return None,
+    };
+    let note = words.next().unwrap_or_default().to_owned();
+    Some(Hook { purpose: purpose.to_owned(), hook: hook.to_owned(), active, note })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONSOLE: &str = "\
+[    1.2] some driver: hello\r
+VM KERNEL 6.12.118+deb13-cloud-amd64 #1 SMP PREEMPT_DYNAMIC Debian 6.12.118-1\r
+running 3 tests\r
+test listeners::depth ... ok\r
+test report::hooks ... ok\r
+test scale::many ... FAILED\r
+successes:\r
+---- listeners::depth stdout ----\r
+SKIP: no private network namespace or cgroup: x\r
+---- report::hooks stdout ----\r
+TIER tracepoint\r
+DEGRADED trampoline: not there\r
+HOOK enqueue tp_btf/sk_data_ready active \r
+HOOK accept fentry/__inet_accept inactive refused with EPERM\r
+HOOK nonsense\r
+---- scale::many stdout ----\r
+thread panicked\r
+test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 3.01s\r
+VM EXIT 101\r
+";
+
+    #[test]
+    fn a_whole_console_is_read() {
+        let said = read(CONSOLE);
+        assert!(said.kernel.as_ref().unwrap().ends_with("Debian 6.12.118-1"));
+        assert_eq!((said.exit, said.passed), (Some(101), 2));
+        assert_eq!(said.failed, ["scale::many"]);
+        assert_eq!(said.tier.as_deref(), Some("tracepoint"));
+        assert_eq!(said.degraded, ["trampoline: not there"]);
+        assert_eq!(
+            said.skipped,
+            [("listeners::depth".to_owned(), "no private network namespace or cgroup: x".to_owned())]
+        );
+        assert_eq!(said.hooks.len(), 2);
+        assert!(said.hooks[0].active && said.hooks[0].note.is_empty());
+        assert_eq!((said.hooks[1].active, said.hooks[1].note.as_str()), (false, "refused with EPERM"));
+    }
+
+    #[test]
+    fn a_machine_that_died_has_no_exit() {
+        let said = read("VM KERNEL 6.1.0\ntest a ... ok\ntest b ... ");
+        assert_eq!((said.exit, said.passed), (None, 1));
+        assert_eq!(read("Kernel panic - not syncing").kernel, None);
+    }
+}
