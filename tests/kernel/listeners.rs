@@ -10,7 +10,8 @@ use support::{peer::Peer, ss};
 
 #[test]
 fn depth_backlog_and_accepted_equal_ss_at_rest() {
-    let (Some(namespace), Some(plane)) = (namespace(), plane(Tier::Tracepoint)) else { return };
+    let Some(namespace) = namespace() else { return };
+    let Some(plane) = plane(Tier::Tracepoint) else { return };
     let mut server = Peer::start(&namespace);
     let mut client = Peer::start(&namespace);
     let port = server.listen("127.0.0.1", 16);
@@ -84,7 +85,8 @@ fn sockets_that_existed_before_are_seeded() {
 #[test]
 fn dual_stack_and_mapped_listeners_are_seen_once() {
     for tier in [Tier::Tracepoint, Tier::Netlink] {
-        let (Some(namespace), Some(plane)) = (namespace(), plane(tier)) else { return };
+        let Some(namespace) = namespace() else { return };
+        let Some(plane) = plane(tier) else { return };
         let mut server = Peer::start(&namespace);
         let mut client = Peer::start(&namespace);
         let dual = server.listen("::", 16);
@@ -110,7 +112,8 @@ fn dual_stack_and_mapped_listeners_are_seen_once() {
 
 #[test]
 fn a_queue_of_dead_connections_is_still_deep() {
-    let (Some(namespace), Some(plane)) = (namespace(), plane(Tier::Netlink)) else { return };
+    let Some(namespace) = namespace() else { return };
+    let Some(plane) = plane(Tier::Netlink) else { return };
     let mut server = Peer::start(&namespace);
     let mut client = Peer::start(&namespace);
     let port = server.listen("127.0.0.1", 64);

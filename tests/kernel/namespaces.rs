@@ -7,7 +7,8 @@ use support::peer::Peer;
 #[test]
 fn a_namespace_that_vanishes_takes_its_listeners_along() {
     for tier in [Tier::Tracepoint, Tier::Netlink] {
-        let (Some(namespace), Some(plane)) = (namespace(), plane(tier)) else { return };
+        let Some(namespace) = namespace() else { return };
+        let Some(plane) = plane(tier) else { return };
         let mut server = Peer::start(&namespace);
         let port = server.listen("127.0.0.1", 16);
         eventually(&plane, "the listener", |seen| listener(seen, &namespace, port).is_some());
@@ -20,7 +21,9 @@ fn a_namespace_that_vanishes_takes_its_listeners_along() {
 
 #[test]
 fn the_same_port_in_two_namespaces_is_two_listeners() {
-    let (Some(first), Some(second), Some(plane)) = (namespace(), namespace(), plane(Tier::Netlink)) else { return };
+    let Some(first) = namespace() else { return };
+    let Some(second) = namespace() else { return };
+    let Some(plane) = plane(Tier::Netlink) else { return };
     let (mut one, mut other) = (Peer::start(&first), Peer::start(&second));
     one.listen("127.0.0.1", 16);
     other.listen("127.0.0.1", 17);

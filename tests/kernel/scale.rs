@@ -1,7 +1,8 @@
 //! Many sockets, opened and closed again.
 
-use crate::world::{as_ss, eventually, listeners_in, namespace, open_in, plane};
-use governor_user::kernel::view::Tier;
+use crate::world::{as_ss, eventually, listener, listeners_in, namespace, open_in, options, plane, plane_with};
+use governor_user::kernel::{Options, view::Tier};
+use std::time::Duration;
 use support::{cgroup::Cgroup, peer::Peer, ss};
 
 const LISTENERS: usize = 500;
@@ -53,4 +54,33 @@ fn five_hundred_listeners_and_five_thousand_connections_equal_ss_and_end_at_zero
         let seen = eventually(&plane, "an audit at rest", |seen| seen.health.audits > audits);
         assert_eq!(seen.health.drift, 0);
     }
+}
+
+#[test]
+fn counts_do_not_drift_while_connections_come_and_go_during_audits() {
+    let Some(namespace) = namespace() else { return };
+    let of_server = Cgroup::create("churn-server").unwrap();
+    let of_client = Cgroup::create("churn-client").unwrap();
+    let busy = Options { audit_every: Duration::from_millis(100), ..options(Tier::Tracepoint) };
+    let Some(plane) = plane_with(busy) else { return };
+    let mut server = Peer::start_in(&namespace, &of_server);
+    let mut client = Peer::start_in(&namespace, &of_client);
+    let port = server.listen("127.0.0.1", 64);
+    let mut rounds = 0;
+    let observations = plane.observations();
+    while rounds < 200 || observations.borrow().health.audits < 3 {
+        client.connect("127.0.0.1", port, 20);
+        server.accept(port, 20);
+        client.close_connections();
+        server.close_connections();
+        rounds += 1;
+        assert!(rounds < 20_000, "no audit completed: {:?}", observations.borrow().health);
+    }
+
+    let seen = eventually(&plane, "nothing open and everything accepted", |seen| {
+        open_in(seen, of_server.path()) == (0, 0)
+            && open_in(seen, of_client.path()) == (0, 0)
+            && listener(seen, &namespace, port).is_some_and(|row| row.accepted_total == Some(20 * rounds))
+    });
+    assert_eq!(seen.health.drift, 0, "{:?}", seen.health);
 }

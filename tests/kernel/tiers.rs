@@ -6,7 +6,8 @@ use support::{peer::Peer, ss};
 
 #[test]
 fn the_netlink_tier_alone_gives_depth_backlog_and_drops() {
-    let (Some(namespace), Some(plane)) = (namespace(), plane(Tier::Netlink)) else { return };
+    let Some(namespace) = namespace() else { return };
+    let Some(plane) = plane(Tier::Netlink) else { return };
     let mut server = Peer::start(&namespace);
     let mut client = Peer::start(&namespace);
     let port = server.listen("127.0.0.1", 4);
@@ -25,7 +26,8 @@ fn the_netlink_tier_alone_gives_depth_backlog_and_drops() {
 
 #[test]
 fn the_procfs_tier_gives_depth_and_no_backlog() {
-    let (Some(namespace), Some(plane)) = (namespace(), plane(Tier::Procfs)) else { return };
+    let Some(namespace) = namespace() else { return };
+    let Some(plane) = plane(Tier::Procfs) else { return };
     let mut server = Peer::start(&namespace);
     let mut client = Peer::start(&namespace);
     let port = server.listen("127.0.0.1", 16);

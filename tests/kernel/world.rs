@@ -16,9 +16,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A private namespace; `None`, and a line that says why, where it cannot be had.
 pub(crate) fn namespace() -> Option<Netns> {
-    match (Netns::create(), cgroup::root()) {
-        (Ok(namespace), Ok(_)) => Some(namespace),
-        (Err(error), _) | (_, Err(error)) => {
+    if !rustix::process::geteuid().is_root() {
+        skip("private network namespaces and cgroups need root");
+        return None;
+    }
+    match Netns::create().and_then(|namespace| cgroup::root().map(|_| namespace)) {
+        Ok(namespace) => Some(namespace),
+        Err(error) => {
             skip(&format!("no private network namespace or cgroup: {error}"));
             None
         }
