@@ -1,8 +1,8 @@
 //! `governorctl`: asks the daemon over its control socket and shows the answer to people (tables) or programs (JSON).
 //! Decides nothing and reads no state of its own, but for the local checks of `doctor`.
 //!
-//! One file a subcommand; [`args`] is the command line, [`client`] the HTTP, [`render`] the tables, [`run`] the frame
-//! around them. Exit codes are in [`answer::Exit`].
+//! One file a subcommand; `args` is the command line, `client` the HTTP, `render` the tables, `run` the frame
+//! around them. Exit codes are in `answer::Exit`.
 
 mod answer;
 mod args;
