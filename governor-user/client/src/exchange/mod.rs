@@ -99,6 +99,8 @@ struct Waiting {
     since: Instant,
     /// The frame that carries it, on this connection.
     request: Option<u32>,
+    /// A frame carried it, on this connection or an earlier one.
+    sent: bool,
 }
 
 /// A frame without an answer.
@@ -221,7 +223,7 @@ impl Exchange {
     pub(crate) fn handle_command(&mut self, command: Command, now: Instant) {
         match command {
             Command::Acquire { ticket, ask, reply } => {
-                self.waiting.insert(ticket, Waiting { ask, reply, since: now, request: None });
+                self.waiting.insert(ticket, Waiting { ask, reply, since: now, request: None, sent: false });
                 self.advance(ticket, now);
             }
             Command::Cancel { ticket } => self.cancel(ticket),

@@ -34,6 +34,7 @@ impl Exchange {
                 self.open.insert(request, Open::Acquire(ticket));
                 if let Some(waiting) = self.waiting.get_mut(&ticket) {
                     waiting.request = Some(request);
+                    waiting.sent = true;
                 }
             }
             Err(EncodeError { .. }) => {
@@ -135,7 +136,7 @@ impl Waiting {
     /// own the first time, and what is left of the client's bound when it is said again.
     fn wire(&self, now: Instant, max_wait: Duration) -> Acquire {
         let spent = now.saturating_duration_since(self.since);
-        let max_wait = self.ask.max_wait.or_else(|| (!spent.is_zero()).then_some(max_wait));
+        let max_wait = self.ask.max_wait.or_else(|| self.sent.then_some(max_wait));
         Acquire {
             max_wait_ms: max_wait.map(|wait| millis(wait.saturating_sub(spent))),
             deadline_ms: self.ask.deadline.map(|deadline| millis(deadline.saturating_sub(spent))),

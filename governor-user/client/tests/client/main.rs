@@ -1,0 +1,7 @@
+//! The library against a scripted daemon on a real socket. The real daemon is tested with it in `tests/e2e`.
+
+mod fallback;
+mod layer;
+mod peer;
+mod secrecy;
+mod session;
