@@ -3,6 +3,38 @@
 //!
 //! - [`Governor`] is the handle; [`Governor::acquire`] gives a [`Lease`] or says why not ([`Refused`]).
 //! - [`tower::GovernorLayer`] does both for an HTTP server, and holds the lease until the response body ends.
+//!
+//! # Quick start
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use governor_client::{AcquireRequest, Config, Governor};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let governor = Governor::start(Config {
+//!     name: "gateway".to_owned(),
+//!     // There is no daemon here: after this long the fallback decides.
+//!     patience: Duration::from_millis(10),
+//!     ..Config::new("/run/governor/absent.sock")
+//! });
+//!
+//! // The raw key stays here; what is sent is a keyed hash.
+//! let key = governor.key(b"sk-the-callers-own-key");
+//! match governor.acquire(AcquireRequest::new("chat").key(key).label("team-a")).await {
+//!     Ok(lease) => {
+//!         // Call upstream on `lease.member()`, and keep the lease until the response body has ended.
+//!         assert!(lease.is_fallback());
+//!         drop(lease);
+//!     }
+//!     Err(refused) => {
+//!         // Tell the client: 429 is its own limit, 529 is everybody's.
+//!         println!("{} {:?}: {}", refused.status(), refused.retry_after(), refused.detail());
+//!     }
+//! }
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod ask;

@@ -75,3 +75,77 @@ pub fn endpoint(path: &str) -> Option<&'static str> {
     let path = path.strip_suffix('/').unwrap_or(path);
     COUNTED.iter().find(|(suffix, _)| path.ends_with(suffix)).map(|(_, endpoint)| *endpoint)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counted_endpoint_has_a_row() {
+        let rows = [
+            ("/v1/chat/completions", "chat"),
+            ("/v1/messages", "messages"),
+            ("/v1/responses", "responses"),
+            ("/v1/embeddings", "embeddings"),
+            ("/v1/moderations", "moderations"),
+            ("/v1/rerank", "rerank"),
+            ("/v1/ocr", "ocr"),
+            ("/v1/images/generations", "images"),
+            ("/v1/images/edits", "images"),
+            ("/v1/images/variations", "images"),
+            ("/v1/audio/speech", "speech"),
+            ("/v1/audio/transcriptions", "transcriptions"),
+            ("/v1/audio/translations", "transcriptions"),
+            ("/v1/videos", "videos"),
+            ("/v1/ai/language-model", "ai_sdk"),
+            ("/v1/ai/embedding-model", "ai_sdk"),
+            ("/v1/ai/image-model", "ai_sdk"),
+            ("/chat/completions/", "chat"),
+            ("/tenant/openai/v1/chat/completions", "chat"),
+        ];
+        for (path, endpoint) in rows {
+            assert_eq!(classify(&Method::POST, path), Route::Counted(endpoint), "{path}");
+            assert_eq!(classify(&Method::GET, path), Route::Unlisted, "only a POST of {path} takes a slot");
+        }
+        assert!(COUNTED.iter().all(|(suffix, _)| rows.iter().any(|(path, _)| path.ends_with(suffix))));
+    }
+
+    #[test]
+    fn every_exempt_path_has_a_row() {
+        let rows = [
+            "/health",
+            "/healthz",
+            "/livez",
+            "/ready",
+            "/readyz",
+            "/metrics",
+            "/v1/models",
+            "/docs",
+            "/openapi.json",
+            "/docs/index.html",
+            "/oauth/token",
+            "/.well-known/oauth-authorization-server",
+            "/.well-known/oauth-protected-resource/mcp",
+        ];
+        for path in rows {
+            assert_eq!(classify(&Method::GET, path), Route::Exempt, "{path}");
+            assert_eq!(classify(&Method::POST, path), Route::Exempt, "{path}");
+        }
+        assert!(EXEMPT.iter().all(|suffix| rows.iter().any(|path| path.ends_with(suffix))));
+        assert_eq!(classify(&Method::GET, "/v1/models/gpt-4"), Route::Exempt);
+    }
+
+    #[test]
+    fn event_streams_are_exempt_with_a_cap_of_their_own() {
+        for path in ["/mcp", "/v1/mcp", "/mcp/sse", "/sse"] {
+            assert_eq!(classify(&Method::GET, path), Route::ExemptStream, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_listed_path_is_unlisted() {
+        for path in ["/", "/v1", "/v1/chatcompletions", "/v1/messages/batches", "/v1/mymessages", "/unhealth"] {
+            assert_eq!(classify(&Method::POST, path), Route::Unlisted, "{path}");
+        }
+    }
+}

@@ -208,9 +208,9 @@ async fn a_refusal_speaks_the_language_of_the_route() {
          access-control-expose-headers: retry-after, retry-after-ms, x-governor-origin, x-governor-decision\n\
          cache-control: no-store\n\
          content-type: application/json\n\
-         retry-after: 2\n\
          retry-after-ms: 1001\n\
-         x-governor-decision: 77\n\
+         retry-after: 2\n\
+         x-governor-decision: 000000000000004d\n\
          x-governor-origin: key"
     );
     assert_eq!(
