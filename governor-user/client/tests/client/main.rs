@@ -1,4 +1,5 @@
 //! The library against a scripted daemon on a real socket. The real daemon is tested with it in `tests/e2e`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod fallback;
 mod layer;

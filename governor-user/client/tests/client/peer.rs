@@ -105,10 +105,11 @@ impl Talk {
     pub(crate) async fn next_or_end(&mut self) -> Option<(Request, u32)> {
         loop {
             while let Some(frame) = decode_frame(&mut self.buffer).unwrap() {
-                match parse_request(&frame).unwrap() {
-                    Request::Ping => self.say(&Reply::Pong, frame.request).await,
-                    request => return Some((request, frame.request)),
+                let request = parse_request(&frame).unwrap();
+                if request != Request::Ping {
+                    return Some((request, frame.request));
                 }
+                self.say(&Reply::Pong, frame.request).await;
             }
             let before = self.buffer.len();
             if self.stream.read_buf(&mut self.buffer).await.unwrap_or(0) == 0 {
