@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const FOLDERS: [&str; 5] = ["governor-common", "governor-ebpf", "governor-user", "tests", "xtask"];
 
 /// Longest file in lines, its unit tests not counted.
-const MAX_LINES: usize = 500;
+const MAX_LINES: usize = 800;
 
 /// Where unsafe code may be: layouts shared with the kernel, the shared page, descriptors, map access, and the
 /// programs themselves. A folder stands for everything below it.
