@@ -23,6 +23,12 @@ pub(crate) struct ListenerCell {
 }
 
 impl ListenerCell {
+    /// Whether the entry was made when the socket began to listen, and not when it was first seen.
+    #[inline(always)]
+    pub(crate) fn was_opened(&self) -> bool {
+        self.opened_ns != 0
+    }
+
     /// The value now; fields that other CPUs write may be of different moments.
     #[inline(always)]
     pub(crate) fn snapshot(&self) -> ListenerState {

@@ -5,7 +5,7 @@ use crate::cells::{CgroupCell, ListenerCell, MarkerCell, StatsCell};
 use crate::error::Error;
 use crate::sock::Sock;
 use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST, BPF_SK_STORAGE_GET_F_CREATE};
-use aya_ebpf::btf_maps::{Array, HashMap, RingBuf};
+use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray, RingBuf};
 use aya_ebpf::helpers::generated::{bpf_sk_storage_delete, bpf_sk_storage_get};
 use aya_ebpf::macros::btf_map;
 use core::ptr;
@@ -27,6 +27,10 @@ static LISTEN_PORTS: HashMap<ListenPort, u32, { MAX_LISTEN_PORTS as usize }> = H
 
 #[btf_map]
 static STATS: Array<GlobalStats, 1> = Array::new();
+
+/// The cookie of the listener whose enqueue was counted last on this CPU, until the twin has read it.
+#[btf_map]
+static WORDS: PerCpuArray<u64, 1> = PerCpuArray::new();
 
 #[btf_map]
 pub(crate) static EVENTS: RingBuf<Event, EVENT_BYTES> = RingBuf::new();
@@ -77,6 +81,22 @@ pub(crate) fn listener_or_insert(cookie: u64, state: &ListenerState) -> Result<&
     // When another CPU made the entry in between, this fails and the look-up finds that one.
     let _raced = LISTENERS.insert(cookie, state, u64::from(BPF_NOEXIST));
     listener(cookie).ok_or(Error::ListenerUntracked)
+}
+
+/// Says on this CPU that the enqueue of a listener is counted.
+#[inline(always)]
+pub(crate) fn leave_word(cookie: u64) {
+    if let Some(word) = WORDS.get_ptr_mut(0) {
+        // SAFETY: this CPU's own value, and nothing else runs here that uses it: see `sk_data_ready`.
+        unsafe { word.write(cookie) };
+    }
+}
+
+/// What was said on this CPU, once; 0 if nothing was. No socket has the cookie 0.
+#[inline(always)]
+pub(crate) fn take_word() -> u64 {
+    // SAFETY: as in `leave_word`.
+    WORDS.get_ptr_mut(0).map_or(0, |word| unsafe { word.replace(0) })
 }
 
 /// The counters of a cgroup.

@@ -2,21 +2,44 @@
 //! gets data, so everything that is not a TCP listener leaves after two loads.
 
 use crate::error::Error;
-use crate::listener;
 use crate::sock::Sock;
+use crate::{listener, maps};
 use aya_ebpf::programs::BtfTracePointContext;
 use core::ffi::c_void;
 use governor_ebpf::transition::state;
 
+/// Counts an enqueue and leaves word for the twin.
 #[inline(always)]
 pub(crate) fn handle(ctx: &BtfTracePointContext) -> Result<(), Error> {
+    let Some(sk) = listener_of(ctx) else { return Ok(()) };
+    let cookie = sk.cookie();
+    maps::leave_word(cookie);
+    count(sk, cookie)
+}
+
+/// Counts an enqueue for which the first program left no word on this CPU: it was interrupted and did not run. A
+/// listener is woken with softirqs off, so between the word and this nothing else can be counted here.
+#[inline(always)]
+pub(crate) fn handle_missed(ctx: &BtfTracePointContext) -> Result<(), Error> {
+    let Some(sk) = listener_of(ctx) else { return Ok(()) };
+    let cookie = sk.cookie();
+    if maps::take_word() == cookie {
+        return Ok(());
+    }
+    count(sk, cookie)
+}
+
+/// The socket that is woken, if it is a TCP listener.
+#[inline(always)]
+fn listener_of(ctx: &BtfTracePointContext) -> Option<Sock> {
     // SAFETY: the tracepoint's only argument is a `struct sock *` and never null.
     let sk = unsafe { Sock::new(ctx.arg::<*const c_void>(0)) };
     // A Unix socket that listens has the same state number, so the protocol decides.
-    if sk.state() != state::LISTEN || !sk.is_tcp() {
-        return Ok(());
-    }
-    let cookie = sk.cookie();
+    (sk.state() == state::LISTEN && sk.is_tcp()).then_some(sk)
+}
+
+#[inline(always)]
+fn count(sk: Sock, cookie: u64) -> Result<(), Error> {
     let listener = listener::find(sk, cookie)?;
     listener.enqueued.add(1);
     listener::refresh(sk, cookie, listener)

@@ -97,7 +97,8 @@ fn test(suite: Suite, report: &mut Report) {
     match suite {
         Suite::Lint => {}
         Suite::Unit => {
-            let own = ["--lib", "--bins", "--examples", "--test", "cases", "--test", "client", "--", "--skip", "tidy::"];
+            let own =
+                ["--lib", "--bins", "--examples", "--test", "cases", "--test", "client", "--", "--skip", "tidy::"];
             step("unit", &own);
             step("doctests", &["--doc"]);
         }

@@ -80,8 +80,8 @@ pub(super) fn load(log: bool) -> Result<Loaded, LoadError> {
         .map_err(|error| LoadError::Object(Box::new(error)))?;
     let maps = Maps::take(&mut object)?;
 
-    let states = attach(&mut object, "inet_sock_set_state", &btf);
-    let enqueues = attach(&mut object, "sk_data_ready", &btf);
+    let states = attach_twins(&mut object, ["inet_sock_set_state", "inet_sock_set_state_twin"], &btf);
+    let enqueues = attach_twins(&mut object, ["sk_data_ready", "sk_data_ready_twin"], &btf);
     let scans = load_iterator(&mut object, &btf);
     let hooks = vec![
         hook("listeners, connections", "tp_btf/inet_sock_set_state", &states, no_cgroups.as_deref().unwrap_or("")),
@@ -138,12 +138,16 @@ fn resolve(kernel: &Layouts<'_>) -> Result<(Offsets, Option<String>), BtfError> 
     }
 }
 
-/// Loads and attaches a BTF tracepoint of the program's own name. An error is one line.
-fn attach(object: &mut Ebpf, name: &str, btf: &Btf) -> Result<(), String> {
-    let program = object.program_mut(name).ok_or_else(|| "the object has no such program".to_owned())?;
-    let program: &mut BtfTracePoint = program.try_into().map_err(|error| one_line(&error))?;
-    program.load(name, btf).map_err(|error| one_line(&error))?;
-    program.attach().map(drop).map_err(|error| one_line(&error))
+/// Loads and attaches two programs to the BTF tracepoint that the first is named after, in this order: the kernel calls
+/// them so, and the second does what the first could not. An error is one line.
+fn attach_twins(object: &mut Ebpf, names: [&str; 2], btf: &Btf) -> Result<(), String> {
+    for name in names {
+        let program = object.program_mut(name).ok_or_else(|| "the object has no such program".to_owned())?;
+        let program: &mut BtfTracePoint = program.try_into().map_err(|error| one_line(&error))?;
+        program.load(names[0], btf).map_err(|error| one_line(&error))?;
+        program.attach().map(drop).map_err(|error| one_line(&error))?;
+    }
+    Ok(())
 }
 
 fn load_iterator(object: &mut Ebpf, btf: &Btf) -> Result<(), String> {
