@@ -9,6 +9,7 @@ mod tidy;
 mod vm;
 
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", about = "Project commands of governor", disable_help_subcommand = true)]
@@ -29,11 +30,21 @@ enum Command {
     Vm(vm::Args),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
         Command::Setup(args) => setup::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Vm(args) => vm::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            #[expect(clippy::print_stderr, reason = "the command's own last word")]
+            {
+                eprintln!("xtask: {error:#}");
+            }
+            ExitCode::FAILURE
+        }
     }
 }
