@@ -73,28 +73,29 @@ fn notice_relisten(sk: Sock, cookie: u64, listener: &ListenerCell) -> Result<(),
     emit::listener(EventKind::Relistened, cookie, before, &listener.snapshot())
 }
 
-/// Marks the entry closed and reports it, unless it is closed already. The daemon removes it (see [`ListenerState::closed_ns`]).
+/// Marks the entry closed and reports it; false if it is not there or closed already. The daemon removes it (see
+/// [`ListenerState::closed_ns`]).
 #[inline(always)]
-pub(crate) fn close(cookie: u64, now_ns: u64) -> Result<(), Error> {
+pub(crate) fn close(cookie: u64, now_ns: u64) -> Result<bool, Error> {
     let Some(listener) = maps::listener(cookie) else {
-        return Ok(());
+        return Ok(false);
     };
     if listener.closed_ns.load() != 0 {
-        return Ok(());
+        return Ok(false);
     }
     listener.closed_ns.store(now_ns);
-    emit::listener(EventKind::Closed, cookie, 0, &listener.snapshot())
+    emit::listener(EventKind::Closed, cookie, 0, &listener.snapshot()).map(|()| true)
 }
 
-/// Makes the entry of a socket that just began to listen and reports it, unless that is done already. A socket that
+/// Makes the entry of a socket that just began to listen and reports it; false if that is done already. A socket that
 /// stopped listening and begins again gets a new entry.
 #[inline(always)]
-pub(crate) fn open(sk: Sock, cookie: u64, now_ns: u64) -> Result<(), Error> {
+pub(crate) fn open(sk: Sock, cookie: u64, now_ns: u64) -> Result<bool, Error> {
     if maps::listener(cookie).is_some_and(|listener| listener.was_opened() && listener.closed_ns.load() == 0) {
-        return Ok(());
+        return Ok(false);
     }
     let listener = describe(sk, now_ns);
     maps::put_listener(cookie, &listener)?;
     error::count(emit::listener(EventKind::Opened, cookie, 0, &listener));
-    Ok(())
+    Ok(true)
 }

@@ -23,12 +23,16 @@ pub(crate) fn handle(ctx: &BtfTracePointContext) -> Result<(), Error> {
     }
     match change {
         Change::ListenerOpened => {
-            debug!(ctx, "port {} listens", sk.port());
-            listener::open(sk, sk.cookie(), now())
+            if listener::open(sk, sk.cookie(), now())? {
+                debug!(ctx, "port {} listens", sk.port());
+            }
+            Ok(())
         }
         Change::ListenerClosed => {
-            debug!(ctx, "port {} stops listening", sk.port());
-            listener::close(sk.cookie(), now())
+            if listener::close(sk.cookie(), now())? {
+                debug!(ctx, "port {} stops listening", sk.port());
+            }
+            Ok(())
         }
         Change::OutboundMet => connection::expect(sk, Direction::Outbound),
         Change::Opened(direction) => connection::open(sk, direction),

@@ -66,6 +66,9 @@ impl fmt::Debug for Loaded {
     }
 }
 
+/// Under what the programs' messages are logged.
+pub const LOG_TARGET: &str = "governor::ebpf";
+
 /// Loads and attaches. `log` switches the programs' debug messages on.
 pub(super) fn load(log: bool) -> Result<Loaded, LoadError> {
     let file = std::fs::read(KERNEL_BTF).map_err(LoadError::NoBtf)?;
@@ -201,7 +204,7 @@ impl log::Log for ToTracing {
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        tracing::debug!(target: "governor::ebpf", "{}", record.args());
+        tracing::debug!(target: LOG_TARGET, "{}", record.args());
     }
 
     fn flush(&self) {}

@@ -79,7 +79,9 @@ fn attach() -> Result<Tracepoint, String> {
     if let Some(obstacle) = preflight::tracepoint_obstacle() {
         return Err(obstacle);
     }
-    Tracepoint::attach(&tracepoint::Options::default()).map_err(|error| error.to_string())
+    // The programs' own messages cost something in the kernel, so they are compiled in only where they will be shown.
+    let log = tracing::enabled!(target: tracepoint::LOG_TARGET, tracing::Level::DEBUG);
+    Tracepoint::attach(&tracepoint::Options { log }).map_err(|error| error.to_string())
 }
 
 fn probe_diag() -> Result<(), DiagError> {

@@ -10,6 +10,7 @@
 
 pub use super::events::ListenerEvent;
 pub use super::iter::{Audit, Drift, OpenConnections, Scan, ScannedListener};
+pub use super::loader::LOG_TARGET;
 
 use super::iter;
 use super::loader::{self, LoadError, Loaded};
@@ -26,7 +27,7 @@ use thiserror::Error;
 /// How to attach.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Have the programs report rare events as debug messages too (target `governor::ebpf`).
+    /// Have the programs report rare events as debug messages too (target [`LOG_TARGET`]).
     pub log: bool,
 }
 
