@@ -3,6 +3,7 @@
 //! what it skipped; `GOVERNOR_REQUIRE_KERNEL=1` turns that into a failure.
 
 mod connections;
+mod counters;
 mod listeners;
 mod namespaces;
 mod scale;

@@ -49,6 +49,8 @@ pub(super) enum Command {
     Listeners,
     /// Open connections per cgroup
     Cgroups,
+    /// What each network namespace drops and why
+    Namespaces,
     /// Pools of upstream capacity, the longest parked wait first
     Pools {
         /// Show the members of each pool too

@@ -6,6 +6,7 @@
 //! | `GET /v1/status` | | [`Status`] |
 //! | `GET /v1/listeners` | | array of [`ListenerView`] |
 //! | `GET /v1/cgroups` | | array of [`CgroupView`]; 503 where counts per cgroup are unavailable |
+//! | `GET /v1/namespaces` | | array of [`NamespaceView`] |
 //! | `GET /v1/pools` | | array of [`Pool`] |
 //! | `GET /v1/keys` | [`KeysQuery`] | array of [`Key`] |
 //! | `GET /v1/leases` | [`LeasesQuery`] | array of [`Lease`] |
@@ -20,7 +21,10 @@
 //! text (they do not fit a JSON number), and what is not known is `null`, never 0. Readers skip fields they do not
 //! know, so fields may be added; none changes its meaning.
 
-pub use crate::kernel::view::{Basis, CgroupView, Family, Health, ListenerView, Tier};
+pub use crate::kernel::view::{
+    Basis, CgroupView, Conntrack, Family, Finding, FindingKind, Health, ListenerView, NamespaceCounters, NamespaceView,
+    Tier,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;

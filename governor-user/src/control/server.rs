@@ -35,6 +35,7 @@ pub fn routes(handle: Handle) -> Router {
         .route("/v1/status", get(status))
         .route("/v1/listeners", get(listeners))
         .route("/v1/cgroups", get(cgroups))
+        .route("/v1/namespaces", get(namespaces))
         .route("/v1/pools", get(pools))
         .route("/v1/keys", get(keys))
         .route("/v1/leases", get(leases))
@@ -125,6 +126,10 @@ async fn cgroups(State(handle): State<Handle>) -> Answer<Vec<api::CgroupView>> {
         let why = seen.degraded.join("; ");
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("connections per cgroup are unavailable: {why}"))
     })
+}
+
+async fn namespaces(State(handle): State<Handle>) -> Json<Vec<api::NamespaceView>> {
+    Json(handle.observation().namespaces.clone())
 }
 
 async fn pools(State(handle): State<Handle>) -> Answer<Vec<api::Pool>> {

@@ -5,7 +5,9 @@ use super::{
     assemble::{Counted, Id, Ledger, Row},
     cgroup::{Cgroups, Group},
     connections::{Connections, Open},
+    findings::{self, Queues},
     netns::{MOST_PER_TICK, Namespaces},
+    netstat::{self, Counters},
     pids::Holders,
     plane::{Options, PlaneError},
     preflight,
@@ -15,7 +17,7 @@ use super::{
     sockdiag::{Diag, DiagError, Select, SocketRow},
     tier::{self, Ladder},
     tracepoint::{Reading, Tracepoint},
-    view::{Basis, CgroupView, Health, HookView, Observation, Tier},
+    view::{Basis, CgroupView, Health, HookView, ListenerView, NamespaceView, Observation, Tier},
     walk::{Walk, Walker},
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -70,6 +72,7 @@ pub(crate) struct Sampler {
     holders: Holders,
     cgroups: Cgroups,
     ledger: Ledger,
+    counters: Counters,
     connections: BTreeMap<u64, Polled>,
     health: Health,
     /// What went wrong in a namespace when it was last looked at.
@@ -112,6 +115,7 @@ impl Sampler {
             holders: Holders::new(),
             cgroups: Cgroups::detect(options.cgroup_root.as_deref()),
             ledger: Ledger::default(),
+            counters: Counters::default(),
             connections: BTreeMap::new(),
             health: Health::default(),
             trouble: BTreeMap::new(),
@@ -221,6 +225,28 @@ impl Sampler {
             Err(Trouble::Enter(EnterError::Denied)) => {}
             Err(trouble) => drop(self.trouble.insert(netns, trouble.to_string())),
         }
+        self.count_namespace(netns, now)
+    }
+
+    /// Reads a namespace's own counters: inside it, else by a task of it, which shows less.
+    fn count_namespace(&mut self, netns: u64, now: Instant) -> Result<(), Fatal> {
+        if !self.counters.due(netns, now) {
+            return Ok(());
+        }
+        let sample = match self.namespaces.visit(netns, netstat::read_here) {
+            Ok(sample) => Some(sample),
+            Err(EnterError::Stranded(error)) => return Err(Fatal::Stranded(error)),
+            Err(EnterError::Gone) => None,
+            Err(EnterError::Denied | EnterError::Other(_)) => {
+                self.namespaces.task_in(netns).map(|task| netstat::read_of(&task))
+            }
+        };
+        match sample {
+            Some(Ok(sample)) => self.counters.absorb(netns, sample, now),
+            // The totals stay as they were; a namespace never read has none, which is not 0.
+            Some(Err(error)) => tracing::debug!(netns, %error, "counters of a namespace not read"),
+            None => {}
+        }
         Ok(())
     }
 
@@ -268,6 +294,7 @@ impl Sampler {
 
     fn take_walk(&mut self, walk: Walk, now: Instant) {
         self.namespaces.update(walk.namespaces);
+        self.counters.update(&self.namespaces.all().into_iter().collect());
         self.ledger.retain(|netns| self.namespaces.knows(netns));
         self.connections.retain(|netns, _| self.namespaces.knows(*netns));
         self.trouble.retain(|netns, _| self.namespaces.knows(*netns));
@@ -345,11 +372,28 @@ impl Sampler {
             taken_ns: monotonic_ns(),
             tier: self.tier,
             degraded: self.degraded(open.is_some(), unattributed),
+            namespaces: self.namespace_views(&listeners),
             listeners,
             cgroups,
             health: self.health,
             hooks: self.hooks.clone(),
         }
+    }
+
+    fn namespace_views(&self, listeners: &[ListenerView]) -> Vec<NamespaceView> {
+        let view = |(netns, totals): (u64, netstat::Totals)| {
+            let queues = Queues::of(listeners.iter().filter(|listener| listener.netns == netns));
+            NamespaceView {
+                netns,
+                home: netns == self.namespaces.home(),
+                generation: totals.generation,
+                somaxconn: totals.somaxconn,
+                counters: netstat::named(totals.all),
+                conntrack: totals.conntrack,
+                findings: findings::read(&totals, &queues),
+            }
+        };
+        self.counters.totals().map(view).collect()
     }
 
     fn degraded(&self, has_cgroups: bool, unattributed: u64) -> Vec<String> {
