@@ -8,4 +8,5 @@ mod listeners;
 mod namespaces;
 mod scale;
 mod tiers;
+mod variants;
 mod world;

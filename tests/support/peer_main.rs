@@ -2,7 +2,7 @@
 //! A process of its own, so that it can be in a cgroup of its own and has its own descriptors.
 
 use rustix::{
-    net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, listen, socket_with, sockopt},
+    net::{AddressFamily, Protocol, SocketFlags, SocketType, bind, connect, ipproto, listen, socket_with, sockopt},
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 use std::{
@@ -18,6 +18,8 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 #[derive(Default)]
 struct Sockets {
     listeners: BTreeMap<u16, TcpListener>,
+    /// Members of SO_REUSEPORT groups, in the order they were made.
+    members: Vec<OwnedFd>,
     connections: Vec<OwnedFd>,
 }
 
@@ -39,6 +41,15 @@ impl Sockets {
     fn obey(&mut self, order: &str) -> Outcome<usize> {
         match order.split(' ').collect::<Vec<_>>()[..] {
             ["listen", address, backlog] => self.listen(address.parse()?, backlog.parse()?),
+            ["listen-mptcp", address, backlog] => {
+                let address = address.parse()?;
+                self.listen_on(socket_of(address, ipproto::MPTCP)?, address, backlog.parse()?)
+            }
+            ["group", address, backlog, count] => self.group(address.parse()?, backlog.parse()?, count.parse()?),
+            ["close", "member"] => {
+                self.members.remove(0);
+                Ok(0)
+            }
             ["connect", address, port, count] => {
                 let target = SocketAddr::new(address.parse()?, port.parse()?);
                 for _ in 0..count.parse::<usize>()? {
@@ -73,7 +84,10 @@ impl Sockets {
     }
 
     fn listen(&mut self, address: IpAddr, backlog: i32) -> Outcome<usize> {
-        let socket = socket(address)?;
+        self.listen_on(socket(address)?, address, backlog)
+    }
+
+    fn listen_on(&mut self, socket: OwnedFd, address: IpAddr, backlog: i32) -> Outcome<usize> {
         if address.is_ipv6() {
             sockopt::set_ipv6_v6only(&socket, false)?;
         }
@@ -82,6 +96,20 @@ impl Sockets {
         let listener = TcpListener::from(socket);
         let port = listener.local_addr()?.port();
         self.listeners.insert(port, listener);
+        Ok(port.into())
+    }
+
+    fn group(&mut self, address: IpAddr, backlog: i32, count: usize) -> Outcome<usize> {
+        let mut port = 0;
+        for _ in 0..count {
+            let member = socket(address)?;
+            sockopt::set_socket_reuseport(&member, true)?;
+            bind(&member, &SocketAddr::new(address, port))?;
+            listen(&member, backlog)?;
+            let listener = TcpListener::from(member);
+            port = listener.local_addr()?.port();
+            self.members.push(listener.into());
+        }
         Ok(port.into())
     }
 
@@ -98,6 +126,10 @@ impl Sockets {
 }
 
 fn socket(address: IpAddr) -> io::Result<OwnedFd> {
+    socket_of(address, ipproto::TCP)
+}
+
+fn socket_of(address: IpAddr, protocol: Protocol) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    Ok(socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?)
+    Ok(socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(protocol))?)
 }

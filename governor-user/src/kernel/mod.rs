@@ -3,17 +3,20 @@
 //!
 //! ```text
 //!   spawn ─▶ plane (one OS thread) ─▶ sampler ─┬─ sockdiag / procfs   depth, backlog, drops now
-//!                │ watch channel               ├─ BPF maps            peak, enqueued, connections
+//!                │ watch channel               ├─ netstat             counters of a whole namespace
+//!                │                             ├─ BPF maps            peak, enqueued, connections
 //!                ▼                             ├─ netns, cgroup, pids names for what was seen
 //!            Arc<Observation>                  └─ assemble            one row a listener
 //! ```
 
+mod abandoned;
 mod assemble;
 mod btf;
 mod cgroup;
 mod connections;
 mod events;
 mod findings;
+pub mod groups;
 mod iter;
 mod loader;
 mod maps;

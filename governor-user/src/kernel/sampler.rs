@@ -1,29 +1,31 @@
 //! One tick of the kernel plane: whose turn it is, what the sources say, what is shown. Owns every source; knows no
 //! daemon and no cadence but its own audits.
 
+mod show;
+
 use super::{
+    abandoned,
     assemble::{Counted, Id, Ledger, Row},
     cgroup::{Cgroups, Group},
     connections::{Connections, Open},
-    findings::{self, Queues},
     netns::{MOST_PER_TICK, Namespaces},
     netstat::{self, Counters},
     pids::Holders,
     plane::{Options, PlaneError},
-    preflight,
     privileged::{EnterError, Home},
     procfs,
     reconcile::{Reconciler, Stranded},
     sockdiag::{Diag, DiagError, Select, SocketRow},
     tier::{self, Ladder},
     tracepoint::{Reading, Tracepoint},
-    view::{Basis, CgroupView, Health, HookView, ListenerView, NamespaceView, Observation, Tier},
+    view::{Health, HookView, Observation, Protocol, Tier},
     walk::{Walk, Walker},
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
+    net::IpAddr,
     time::Instant,
 };
 
@@ -74,6 +76,7 @@ pub(crate) struct Sampler {
     ledger: Ledger,
     counters: Counters,
     connections: BTreeMap<u64, Polled>,
+    abandoned: BTreeMap<u64, Abandoned>,
     health: Health,
     /// What went wrong in a namespace when it was last looked at.
     trouble: BTreeMap<u64, String>,
@@ -90,6 +93,13 @@ pub(crate) struct Sampler {
 #[derive(Debug, Default)]
 struct Polled {
     connections: Connections,
+    due: Option<Instant>,
+}
+
+/// Local ends of the abandoned connections of one namespace and when to look for them again.
+#[derive(Debug, Default)]
+struct Abandoned {
+    sockets: Vec<(IpAddr, u16)>,
     due: Option<Instant>,
 }
 
@@ -117,6 +127,7 @@ impl Sampler {
             ledger: Ledger::default(),
             counters: Counters::default(),
             connections: BTreeMap::new(),
+            abandoned: BTreeMap::new(),
             health: Health::default(),
             trouble: BTreeMap::new(),
             unread: None,
@@ -265,11 +276,38 @@ impl Sampler {
         let mut diag = self.namespaces.visit(netns, Diag::open)??;
         diag.dump(Select::Listeners, &mut self.scratch)?;
         let ports: Vec<u16> = self.scratch.iter().map(|row| row.port).collect();
-        let rows = self.scratch.drain(..).map(listener_row).collect();
+        let mut rows: Vec<Row> = self.scratch.drain(..).map(listener_row).collect();
+        self.count_abandoned(netns, &mut diag, &mut rows, now)?;
         self.ledger.absorb(netns, rows, |cookie| counted.get(&cookie).copied());
         if self.tier == Tier::Netlink {
             self.count_connections(netns, &mut diag, ports, now)?;
         }
+        Ok(())
+    }
+
+    /// Finds out how many of the queued connections are closed by their client. Reads nothing while nothing is queued,
+    /// and keeps the last answer, at most as much as is queued, until it is time to read again.
+    fn count_abandoned(
+        &mut self,
+        netns: u64,
+        diag: &mut Diag,
+        rows: &mut [Row],
+        now: Instant,
+    ) -> Result<(), DiagError> {
+        if rows.iter().all(|row| row.depth == 0) {
+            abandoned::attribute(rows, &[]);
+            return Ok(());
+        }
+        let namespaces = u32::try_from(self.namespaces.count()).unwrap_or(u32::MAX);
+        let polled = self.abandoned.entry(netns).or_default();
+        if polled.due.is_none_or(|due| now >= due) {
+            let begun = Instant::now();
+            diag.dump(Select::ClosedByPeer, &mut self.scratch)?;
+            polled.sockets =
+                self.scratch.drain(..).filter(SocketRow::is_abandoned).map(|r| (r.address, r.port)).collect();
+            polled.due = Some(now + begun.elapsed().saturating_mul(CONNECTIONS_SHARE).saturating_mul(namespaces));
+        }
+        abandoned::attribute(rows, &polled.sockets);
         Ok(())
     }
 
@@ -297,6 +335,7 @@ impl Sampler {
         self.counters.update(&self.namespaces.all().into_iter().collect());
         self.ledger.retain(|netns| self.namespaces.knows(netns));
         self.connections.retain(|netns, _| self.namespaces.knows(*netns));
+        self.abandoned.retain(|netns, _| self.namespaces.knows(*netns));
         self.trouble.retain(|netns, _| self.namespaces.knows(*netns));
         self.holders.update(walk.holders, walk.took, now);
         self.unfound.extend(std::mem::take(&mut self.sought));
@@ -343,82 +382,6 @@ impl Sampler {
             }
         }
     }
-
-    fn observation(&self, open: Option<&BTreeMap<u64, Open>>) -> Observation {
-        let owner = |id| match self.cgroups.group(id) {
-            Group::At(path) => Some(path),
-            Group::Gone | Group::Unattributed => None,
-        };
-        let listeners = self.ledger.views(self.tier, owner, |inode| self.holders.of(inode));
-        let mut unattributed = 0;
-        let cgroups = open.map(|open| {
-            let mut views = Vec::with_capacity(open.len());
-            for (id, open) in open {
-                let path = match self.cgroups.group(*id) {
-                    Group::At(path) => Some(path),
-                    Group::Gone => None,
-                    Group::Unattributed => {
-                        unattributed += open.inbound + open.outbound;
-                        continue;
-                    }
-                };
-                let (id, Open { inbound, outbound }) = (*id, *open);
-                views.push(CgroupView { id, path, inbound, outbound, inbound_basis: Basis::Owner });
-            }
-            views.sort_by(|a, b| (a.path.is_none(), &a.path, a.id).cmp(&(b.path.is_none(), &b.path, b.id)));
-            views
-        });
-        Observation {
-            taken_ns: monotonic_ns(),
-            tier: self.tier,
-            degraded: self.degraded(open.is_some(), unattributed),
-            namespaces: self.namespace_views(&listeners),
-            listeners,
-            cgroups,
-            health: self.health,
-            hooks: self.hooks.clone(),
-        }
-    }
-
-    fn namespace_views(&self, listeners: &[ListenerView]) -> Vec<NamespaceView> {
-        let view = |(netns, totals): (u64, netstat::Totals)| {
-            let queues = Queues::of(listeners.iter().filter(|listener| listener.netns == netns));
-            NamespaceView {
-                netns,
-                home: netns == self.namespaces.home(),
-                generation: totals.generation,
-                somaxconn: totals.somaxconn,
-                counters: netstat::named(totals.all),
-                conntrack: totals.conntrack,
-                findings: findings::read(&totals, &queues),
-            }
-        };
-        self.counters.totals().map(view).collect()
-    }
-
-    fn degraded(&self, has_cgroups: bool, unattributed: u64) -> Vec<String> {
-        let mut lines = self.reasons.clone();
-        if self.tier == Tier::Procfs {
-            lines.push("connections per cgroup are unavailable on the procfs tier".to_owned());
-        } else if let Some(reason) = self.cgroups.unavailable() {
-            lines.push(reason.to_owned());
-        } else if !has_cgroups && self.unread.is_none() {
-            lines.push("connections per cgroup are unavailable: the hooks say why".to_owned());
-        } else if unattributed > 0 {
-            lines.push(
-                "connections of processes in the v2 root are in no group: this host is not pure cgroup v2".to_owned(),
-            );
-        }
-        lines.extend(self.unread.clone());
-        let denied = self.namespaces.denied();
-        if denied > 0 {
-            let why = preflight::namespaces_obstacle().unwrap_or_else(|| "not permitted".to_owned());
-            lines.push(format!("{denied} other network namespaces are not observed: {why}"));
-        }
-        lines.extend(self.blind.iter().cloned());
-        lines.extend(self.trouble.iter().map(|(netns, what)| format!("network namespace {netns}: {what}")));
-        lines
-    }
 }
 
 /// Why a namespace could not be looked at.
@@ -454,6 +417,8 @@ fn listener_row(row: SocketRow) -> Row {
         backlog: Some(row.send_queue),
         drops: row.drops,
         cgroup: row.cgroup,
+        protocol: if row.mptcp { Protocol::Mptcp } else { Protocol::Tcp },
+        abandoned: None,
     }
 }
 

@@ -66,6 +66,8 @@ pub struct ListenerView {
     pub cookie: Option<u64>,
     /// Inode number of the network namespace.
     pub netns: u64,
+    /// `mptcp` for a listener that takes both; it is listed once.
+    pub protocol: Protocol,
     /// `ipv4` or `ipv6` (a dual-stack listener is `ipv6`).
     pub family: Family,
     /// Local address.
@@ -76,6 +78,9 @@ pub struct ListenerView {
     pub backlog: Option<u32>,
     /// Connections in the accept queue now.
     pub depth: u32,
+    /// Of those, how many the client has closed already; accept would still return them. Clients that reset theirs do
+    /// not show. `None` where it is not known: on the procfs tier, and for one of several sockets on the same port.
+    pub abandoned: Option<u32>,
     /// Deepest since it was first seen; `None` where it is only polled.
     pub depth_peak: Option<u32>,
     /// Connections that entered the queue since it was first seen.
@@ -92,6 +97,54 @@ pub struct ListenerView {
     pub pids: Vec<u32>,
     /// Tier this row comes from.
     pub tier: Tier,
+}
+
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// TCP. Also a listener whose protocol cannot be read.
+    #[default]
+    Tcp,
+    /// TCP and Multipath TCP.
+    Mptcp,
+}
+
+impl Protocol {
+    /// Stable lower-case name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Mptcp => "mptcp",
+        }
+    }
+}
+
+/// The sockets that listen on one address and port: one, or the members of an SO_REUSEPORT group. Each member has a
+/// queue and a limit of its own, and the hash that picks one does not look at them: room in one does not help another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ListenerGroup {
+    /// Inode number of the network namespace.
+    pub netns: u64,
+    /// Local address.
+    pub address: IpAddr,
+    /// Local port.
+    pub port: u16,
+    /// Sockets.
+    pub members: u32,
+    /// Connections in all their accept queues.
+    pub depth: u64,
+    /// Sum of their limits; `None` when one is unknown.
+    pub backlog: Option<u64>,
+    /// How many are full; `None` when a limit is unknown.
+    pub full: Option<u32>,
+    /// Fill of the fullest, 0 to 1; `None` as above.
+    pub worst_utilisation: Option<f64>,
+    /// Depth of the deepest over the mean depth: 1 is even, `members` is all in one. `None` when nothing is queued.
+    pub skew: Option<f64>,
+    /// Cookies of the members; empty on the procfs tier.
+    pub cookies: Vec<u64>,
 }
 
 /// Address family.

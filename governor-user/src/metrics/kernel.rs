@@ -37,6 +37,11 @@ fn listeners(page: &mut Page, shown: &[ListenerView]) {
         shown.iter().filter_map(|listener| Some((listener_labels(listener), value(listener)?))).collect()
     };
     page.gauge("listener_depth", "Connections in the accept queue", gauge(&|row| Some(row.depth.into())));
+    page.gauge(
+        "listener_abandoned",
+        "Connections in the accept queue that the client has closed already",
+        gauge(&|row| row.abandoned.map(Into::into)),
+    );
     page.gauge("listener_backlog", "Limit of the accept queue", gauge(&|row| row.backlog.map(Into::into)));
     page.gauge("listener_depth_peak", "Deepest since first seen", gauge(&|row| row.depth_peak.map(Into::into)));
     page.counter("listener_enqueued", "Connections that entered the accept queue", counter(&|row| row.enqueued_total));
