@@ -123,7 +123,7 @@ fn backlog_nought_holds_one() {
 }
 
 /// Whether this kernel takes it.
-fn set_migration(namespace: &Netns, value: &str) -> bool {
+pub(crate) fn set_migration(namespace: &Netns, value: &str) -> bool {
     let script = format!("echo {value} > /proc/sys/net/ipv4/tcp_migrate_req");
     let command = ["netns", "exec", namespace.name(), "sh", "-c", &script];
     fs::exists("/proc/sys/net/ipv4/tcp_migrate_req").unwrap_or(false)

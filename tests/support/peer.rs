@@ -87,6 +87,16 @@ impl Peer {
         assert_eq!(accepted, count);
     }
 
+    /// Tries `count` times to accept on `port` without a descriptor to spare; how often that was the refusal.
+    pub fn accept_without_descriptors(&mut self, port: u16, count: u32) -> u32 {
+        self.order(&format!("starve {port} {count}"))
+    }
+
+    /// Resets every connection, the listeners stay.
+    pub fn reset_connections(&mut self) {
+        self.order("reset connections");
+    }
+
     /// Closes every connection, the listeners stay.
     pub fn close_connections(&mut self) {
         self.order("close connections");

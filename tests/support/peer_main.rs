@@ -2,7 +2,11 @@
 //! A process of its own, so that it can be in a cgroup of its own and has its own descriptors.
 
 use rustix::{
-    net::{AddressFamily, Protocol, SocketFlags, SocketType, bind, connect, ipproto, listen, socket_with, sockopt},
+    io::Errno,
+    net::{
+        AddressFamily, Protocol, SocketFlags, SocketType, accept, bind, connect, ipproto, listen, socket_with, sockopt,
+    },
+    process::{Resource, Rlimit, getrlimit, setrlimit},
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 use std::{
@@ -11,6 +15,7 @@ use std::{
     fs, io,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::fd::{AsFd, OwnedFd},
+    time::Duration,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -71,6 +76,14 @@ impl Sockets {
                 }
                 Ok(count.parse()?)
             }
+            ["starve", port, count] => self.starve(port.parse()?, count.parse()?),
+            ["reset", "connections"] => {
+                for connection in &self.connections {
+                    sockopt::set_socket_linger(connection, Some(Duration::ZERO))?;
+                }
+                self.connections.clear();
+                Ok(0)
+            }
             ["close", "connections"] => {
                 self.connections.clear();
                 Ok(0)
@@ -113,11 +126,21 @@ impl Sockets {
         Ok(port.into())
     }
 
+    /// Tries to accept without a descriptor to spare; how often the kernel refused for that.
+    fn starve(&self, port: u16, count: usize) -> Outcome<usize> {
+        let listener = self.listeners.get(&port).ok_or("no such listener")?;
+        let before = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before })?;
+        let refused = (0..count).filter(|_| accept(listener).err() == Some(Errno::MFILE)).count();
+        setrlimit(Resource::Nofile, before)?;
+        Ok(refused)
+    }
+
     fn begin(&mut self, target: SocketAddr) -> Outcome<()> {
         let socket = socket(target.ip())?;
         rustix::io::ioctl_fionbio(&socket, true)?;
         match connect(&socket, &target) {
-            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
+            Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(error) => return Err(error.into()),
         }
         self.connections.push(socket);
