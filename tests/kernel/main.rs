@@ -8,6 +8,7 @@ mod counters;
 mod listeners;
 mod namespaces;
 mod scale;
+mod styles;
 mod tiers;
 mod variants;
 mod world;

@@ -87,6 +87,17 @@ impl Peer {
         assert_eq!(accepted, count);
     }
 
+    /// Begins to accept `count` connections (a multiple of 5) by `style`: `asleep`, `many`, `events` or `workers`.
+    pub fn begin_accepting(&mut self, style: &str, port: u16, count: u32) {
+        let begun = self.order(&format!("accept-by {style} {port} {count}"));
+        assert_eq!(begun, count);
+    }
+
+    /// Waits until everything begun is accepted.
+    pub fn finish_accepting(&mut self) {
+        self.order("accepted");
+    }
+
     /// Tries `count` times to accept on `port` without a descriptor to spare; how often that was the refusal.
     pub fn accept_without_descriptors(&mut self, port: u16, count: u32) -> u32 {
         self.order(&format!("starve {port} {count}"))

@@ -1,6 +1,8 @@
 //! `test-peer NETNS`: makes sockets in a network namespace on orders from stdin, one a line, each answered by a number.
 //! A process of its own, so that it can be in a cgroup of its own and has its own descriptors.
 
+mod style;
+
 use rustix::{
     io::Errno,
     net::{
@@ -26,11 +28,16 @@ struct Sockets {
     /// Members of SO_REUSEPORT groups, in the order they were made.
     members: Vec<OwnedFd>,
     connections: Vec<OwnedFd>,
+    styles: style::Styles,
 }
 
 #[expect(clippy::print_stdout, reason = "answers go to stdout")]
 fn main() -> Outcome<()> {
-    let namespace = std::env::args().nth(1).ok_or("usage: test-peer NETNS")?;
+    let mut arguments = std::env::args().skip(1);
+    let namespace = arguments.next().ok_or("usage: test-peer NETNS | test-peer --worker COUNT")?;
+    if namespace == "--worker" {
+        return style::work(arguments.next().ok_or("--worker needs a COUNT")?.parse()?);
+    }
     move_into_link_name_space(fs::File::open(namespace)?.as_fd(), Some(LinkNameSpaceType::Network))?;
     let mut sockets = Sockets::default();
     for order in io::stdin().lines() {
@@ -51,6 +58,15 @@ impl Sockets {
                 self.listen_on(socket_of(address, ipproto::MPTCP)?, address, backlog.parse()?)
             }
             ["group", address, backlog, count] => self.group(address.parse()?, backlog.parse()?, count.parse()?),
+            ["accept-by", style, port, count] => {
+                let listener = self.listeners.get(&port.parse()?).ok_or("no such listener")?;
+                self.styles.begin(style, listener, count.parse()?)
+            }
+            ["accepted"] => {
+                let accepted = self.styles.finish()?;
+                self.connections.extend(accepted);
+                Ok(0)
+            }
             ["close", "member"] => {
                 self.members.remove(0);
                 Ok(0)
