@@ -1,12 +1,12 @@
 //! Listeners that are not one plain socket, and queues whose clients are gone.
 
-use crate::world::{eventually, listener, listeners_in, namespace, plane};
+use crate::world::{eventually, listener, listeners_in, namespace, open_in, plane};
 use governor_user::kernel::{
     groups::groups,
     view::{Protocol, Tier},
 };
 use std::fs;
-use support::{netns::Netns, peer::Peer};
+use support::{cgroup::Cgroup, netns::Netns, peer::Peer};
 
 const TIERS: [Tier; 2] = [Tier::Tracepoint, Tier::Netlink];
 
@@ -14,8 +14,9 @@ const TIERS: [Tier; 2] = [Tier::Tracepoint, Tier::Netlink];
 fn dead_connections_keep_their_place_and_are_named() {
     for tier in TIERS {
         let Some(namespace) = namespace() else { return };
+        let of_server = Cgroup::create("dead-queue").unwrap();
         let Some(plane) = plane(tier) else { return };
-        let mut server = Peer::start(&namespace);
+        let mut server = Peer::start_in(&namespace, &of_server);
         let mut client = Peer::start(&namespace);
         let mut stayer = Peer::start(&namespace);
         let port = server.listen("127.0.0.1", 64);
@@ -28,6 +29,11 @@ fn dead_connections_keep_their_place_and_are_named() {
         eventually(&plane, "5 of 7 gone", |seen| {
             listener(seen, &namespace, port).is_some_and(|row| row.depth == 7 && row.abandoned == Some(5))
         });
+        if tier == Tier::Netlink {
+            eventually(&plane, "only the live ones in the owner's group", |seen| {
+                open_in(seen, of_server.path()) == (2, 0)
+            });
+        }
         // The two that stayed came first; accept of a dead one still works.
         server.accept(port, 4);
         eventually(&plane, "3 of 3 gone", |seen| {

@@ -16,6 +16,7 @@ mod cgroup;
 mod connections;
 mod events;
 mod findings;
+mod foreign;
 pub mod groups;
 mod iter;
 mod loader;

@@ -2,6 +2,7 @@
 //! them, never guessed from a version.
 
 use super::{
+    foreign,
     plane::{Options, PlaneError},
     preflight, procfs,
     sockdiag::{Diag, DiagError, Select},
@@ -35,9 +36,11 @@ pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
     }
     let mut tracepoint = None;
     if from >= Tier::Tracepoint {
+        let foreign = foreign::tracing_programs();
         match attach() {
             Ok(attached) => {
                 hooks.extend(attached.hooks().iter().cloned());
+                hooks.extend(foreign);
                 tracepoint = Some(attached);
             }
             Err(reason) => reasons.push(format!("tracepoint: {reason}")),
