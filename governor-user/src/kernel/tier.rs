@@ -37,7 +37,7 @@ pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
     let mut tracepoint = None;
     if from >= Tier::Tracepoint {
         let foreign = foreign::tracing_programs();
-        match attach() {
+        match attach(options) {
             Ok(attached) => {
                 hooks.extend(attached.hooks().iter().cloned());
                 hooks.extend(foreign);
@@ -78,11 +78,12 @@ pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
 }
 
 /// Attaches the programs, or says in one line why not.
-fn attach() -> Result<Tracepoint, String> {
+fn attach(options: &Options) -> Result<Tracepoint, String> {
     if let Some(obstacle) = preflight::tracepoint_obstacle() {
         return Err(obstacle);
     }
-    Tracepoint::attach(&tracepoint::Options::default()).map_err(|error| error.to_string())
+    let options = tracepoint::Options { max_listeners: options.max_listeners, ..tracepoint::Options::default() };
+    Tracepoint::attach(&options).map_err(|error| error.to_string())
 }
 
 fn probe_diag() -> Result<(), DiagError> {
