@@ -22,6 +22,7 @@ fn help_lists_every_subcommand_and_the_exit_codes() {
       status       The daemon at a glance: level, bypass, sessions, pools, what is degraded
       listeners    Listening sockets with their accept queues
       cgroups      Open connections per cgroup
+      namespaces   What each network namespace drops and why
       pools        Pools of upstream capacity, the longest parked wait first
       keys         Keys with anything in flight or parked, the heaviest first
       leases       Live leases, the oldest first

@@ -121,3 +121,24 @@ fn a_queue_of_dead_connections_is_still_deep() {
     client.close_connections();
     eventually(&plane, "5 dead ones", |seen| listener(seen, &namespace, port).is_some_and(|row| row.depth == 5));
 }
+
+#[test]
+fn failed_accepts_are_no_accepts() {
+    let Some(namespace) = namespace() else { return };
+    let Some(plane) = plane(Tier::Tracepoint) else { return };
+    let mut server = Peer::start(&namespace);
+    let mut client = Peer::start(&namespace);
+    let port = server.listen("127.0.0.1", 50);
+    client.connect("127.0.0.1", port, 5);
+    assert_eq!(server.accept_without_descriptors(port, 10_000), 10_000);
+    let seen = eventually(&plane, "5 queued", |seen| {
+        listener(seen, &namespace, port).is_some_and(|row| row.depth == 5 && row.enqueued_total == Some(5))
+    });
+    let row = listener(&seen, &namespace, port).unwrap();
+    assert_eq!((row.accepted_total, row.drops_total, row.overflows_total), (Some(0), Some(0), Some(0)));
+    assert_eq!(seen.health.lost_events, 0);
+    server.accept(port, 5);
+    eventually(&plane, "5 accepted", |seen| {
+        listener(seen, &namespace, port).is_some_and(|row| row.accepted_total == Some(5))
+    });
+}

@@ -2,9 +2,13 @@
 //! `ss`. Run one at a time (`--test-threads=1`), because BPF sees the whole machine. Without the rights each test says
 //! what it skipped; `GOVERNOR_REQUIRE_KERNEL=1` turns that into a failure.
 
+mod campaign;
 mod connections;
+mod counters;
 mod listeners;
 mod namespaces;
 mod scale;
+mod styles;
 mod tiers;
+mod variants;
 mod world;

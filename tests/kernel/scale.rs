@@ -1,7 +1,10 @@
 //! Many sockets, opened and closed again.
 
 use crate::world::{as_ss, eventually, listener, listeners_in, namespace, open_in, options, plane, plane_with};
-use governor_user::kernel::{Options, view::Tier};
+use governor_user::kernel::{
+    Options,
+    view::{Observation, Tier},
+};
 use std::time::Duration;
 use support::{cgroup::Cgroup, peer::Peer, ss};
 
@@ -83,4 +86,35 @@ fn counts_do_not_drift_while_connections_come_and_go_during_audits() {
             && listener(seen, &namespace, port).is_some_and(|row| row.accepted_total == Some(20 * rounds))
     });
     assert_eq!(seen.health.drift, 0, "{:?}", seen.health);
+}
+
+#[test]
+fn listeners_beyond_the_map_are_counted_and_evict_nobody() {
+    const TRACKED: u32 = 512;
+    const ALL: usize = 600;
+    let Some(namespace) = namespace() else { return };
+    // No audit: it would count those again that still have no entry.
+    let small =
+        Options { max_listeners: Some(TRACKED), audit_every: Duration::from_secs(600), ..options(Tier::Tracepoint) };
+    let Some(plane) = plane_with(small) else { return };
+    let mut server = Peer::start(&namespace);
+    let mut client = Peer::start(&namespace);
+    let ports: Vec<u16> = (0..ALL).map(|_| server.listen("127.0.0.1", 16)).collect();
+
+    let seen = eventually(&plane, "every listener, tracked or not", |seen| {
+        listeners_in(seen, &namespace).len() == ALL && seen.health.untracked >= 88
+    });
+    let tracked = |seen: &Observation| -> Vec<u16> {
+        let rows = listeners_in(seen, &namespace).into_iter().filter(|row| row.enqueued_total.is_some());
+        rows.map(|row| row.port).collect()
+    };
+    let before = tracked(&seen);
+    // Listeners of the rest of the machine have entries too.
+    assert!(before.len() <= ALL - 88 && before.len() > 300, "{} tracked", before.len());
+    client.connect("127.0.0.1", ports[0], 1);
+    let seen = eventually(&plane, "the first is still tracked", |seen| {
+        listener(seen, &namespace, ports[0]).is_some_and(|row| row.enqueued_total == Some(1))
+    });
+    assert_eq!(tracked(&seen), before);
+    assert_eq!(as_ss(&seen, &namespace), ss::listeners(&namespace));
 }

@@ -64,6 +64,16 @@ fn every_tier_says_why_it_is_not_a_better_one() {
 }
 
 #[test]
+fn programs_of_others_on_the_hooks_are_named() {
+    let Some(first) = plane(Tier::Tracepoint) else { return };
+    let second = kernel::spawn(options(Tier::Tracepoint)).unwrap();
+    let seen = second.observations().borrow().clone();
+    assert!(seen.hooks.iter().any(|hook| hook.hook.contains("sk_data_ready") && hook.note.contains("left alone")));
+    second.stop();
+    drop(first);
+}
+
+#[test]
 fn stopping_closes_the_channel() {
     let plane = kernel::spawn(options(Tier::Netlink)).unwrap();
     let observations = plane.observations();

@@ -4,6 +4,7 @@ pub mod bins;
 pub mod cgroup;
 pub mod daemon;
 pub mod netns;
+pub mod nstat;
 pub mod peer;
 mod skip;
 pub mod ss;

@@ -51,6 +51,25 @@ impl Peer {
         self.order(&format!("listen {address} {backlog}")).try_into().expect("the peer answers with a port")
     }
 
+    /// As [`Self::listen`], by Multipath TCP.
+    ///
+    /// # Errors
+    /// What the kernel said: usually that it has none.
+    pub fn listen_mptcp(&mut self, address: &str, backlog: u32) -> Result<u16, String> {
+        self.ask(&format!("listen-mptcp {address} {backlog}"))
+            .map(|port| port.try_into().expect("the peer answers with a port"))
+    }
+
+    /// Listens with `count` sockets of one SO_REUSEPORT group; their port. They accept nothing.
+    pub fn listen_group(&mut self, address: &str, backlog: u32, count: u32) -> u16 {
+        self.order(&format!("group {address} {backlog} {count}")).try_into().expect("the peer answers with a port")
+    }
+
+    /// Closes the oldest member of the groups.
+    pub fn close_member(&mut self) {
+        self.order("close member");
+    }
+
     /// Opens `count` connections, each waiting for the handshake; how many worked.
     pub fn connect(&mut self, address: &str, port: u16, count: u32) -> u32 {
         self.order(&format!("connect {address} {port} {count}"))
@@ -68,6 +87,27 @@ impl Peer {
         assert_eq!(accepted, count);
     }
 
+    /// Begins to accept `count` connections (a multiple of 5) by `style`: `asleep`, `many`, `events` or `workers`.
+    pub fn begin_accepting(&mut self, style: &str, port: u16, count: u32) {
+        let begun = self.order(&format!("accept-by {style} {port} {count}"));
+        assert_eq!(begun, count);
+    }
+
+    /// Waits until everything begun is accepted.
+    pub fn finish_accepting(&mut self) {
+        self.order("accepted");
+    }
+
+    /// Tries `count` times to accept on `port` without a descriptor to spare; how often that was the refusal.
+    pub fn accept_without_descriptors(&mut self, port: u16, count: u32) -> u32 {
+        self.order(&format!("starve {port} {count}"))
+    }
+
+    /// Resets every connection, the listeners stay.
+    pub fn reset_connections(&mut self) {
+        self.order("reset connections");
+    }
+
     /// Closes every connection, the listeners stay.
     pub fn close_connections(&mut self) {
         self.order("close connections");
@@ -79,10 +119,14 @@ impl Peer {
     }
 
     fn order(&mut self, order: &str) -> u32 {
+        self.ask(order).unwrap_or_else(|answer| panic!("`{order}` failed: {answer}"))
+    }
+
+    fn ask(&mut self, order: &str) -> Result<u32, String> {
         writeln!(self.orders, "{order}").expect("the peer takes orders");
         let mut answer = String::new();
         self.answers.read_line(&mut answer).expect("the peer answers");
-        answer.trim().parse().unwrap_or_else(|_| panic!("`{order}` failed: {answer}"))
+        answer.trim().parse().map_err(|_| answer)
     }
 }
 

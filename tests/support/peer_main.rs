@@ -1,8 +1,14 @@
 //! `test-peer NETNS`: makes sockets in a network namespace on orders from stdin, one a line, each answered by a number.
 //! A process of its own, so that it can be in a cgroup of its own and has its own descriptors.
 
+mod style;
+
 use rustix::{
-    net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, listen, socket_with, sockopt},
+    io::Errno,
+    net::{
+        AddressFamily, Protocol, SocketFlags, SocketType, accept, bind, connect, ipproto, listen, socket_with, sockopt,
+    },
+    process::{Resource, Rlimit, getrlimit, setrlimit},
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 use std::{
@@ -11,6 +17,7 @@ use std::{
     fs, io,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::fd::{AsFd, OwnedFd},
+    time::Duration,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -18,12 +25,19 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 #[derive(Default)]
 struct Sockets {
     listeners: BTreeMap<u16, TcpListener>,
+    /// Members of SO_REUSEPORT groups, in the order they were made.
+    members: Vec<OwnedFd>,
     connections: Vec<OwnedFd>,
+    styles: style::Styles,
 }
 
 #[expect(clippy::print_stdout, reason = "answers go to stdout")]
 fn main() -> Outcome<()> {
-    let namespace = std::env::args().nth(1).ok_or("usage: test-peer NETNS")?;
+    let mut arguments = std::env::args().skip(1);
+    let namespace = arguments.next().ok_or("usage: test-peer NETNS | test-peer --worker COUNT")?;
+    if namespace == "--worker" {
+        return style::work(arguments.next().ok_or("--worker needs a COUNT")?.parse()?);
+    }
     move_into_link_name_space(fs::File::open(namespace)?.as_fd(), Some(LinkNameSpaceType::Network))?;
     let mut sockets = Sockets::default();
     for order in io::stdin().lines() {
@@ -39,6 +53,24 @@ impl Sockets {
     fn obey(&mut self, order: &str) -> Outcome<usize> {
         match order.split(' ').collect::<Vec<_>>()[..] {
             ["listen", address, backlog] => self.listen(address.parse()?, backlog.parse()?),
+            ["listen-mptcp", address, backlog] => {
+                let address = address.parse()?;
+                self.listen_on(socket_of(address, ipproto::MPTCP)?, address, backlog.parse()?)
+            }
+            ["group", address, backlog, count] => self.group(address.parse()?, backlog.parse()?, count.parse()?),
+            ["accept-by", style, port, count] => {
+                let listener = self.listeners.get(&port.parse()?).ok_or("no such listener")?;
+                self.styles.begin(style, listener, count.parse()?)
+            }
+            ["accepted"] => {
+                let accepted = self.styles.finish()?;
+                self.connections.extend(accepted);
+                Ok(0)
+            }
+            ["close", "member"] => {
+                self.members.remove(0);
+                Ok(0)
+            }
             ["connect", address, port, count] => {
                 let target = SocketAddr::new(address.parse()?, port.parse()?);
                 for _ in 0..count.parse::<usize>()? {
@@ -60,6 +92,14 @@ impl Sockets {
                 }
                 Ok(count.parse()?)
             }
+            ["starve", port, count] => self.starve(port.parse()?, count.parse()?),
+            ["reset", "connections"] => {
+                for connection in &self.connections {
+                    sockopt::set_socket_linger(connection, Some(Duration::ZERO))?;
+                }
+                self.connections.clear();
+                Ok(0)
+            }
             ["close", "connections"] => {
                 self.connections.clear();
                 Ok(0)
@@ -73,7 +113,10 @@ impl Sockets {
     }
 
     fn listen(&mut self, address: IpAddr, backlog: i32) -> Outcome<usize> {
-        let socket = socket(address)?;
+        self.listen_on(socket(address)?, address, backlog)
+    }
+
+    fn listen_on(&mut self, socket: OwnedFd, address: IpAddr, backlog: i32) -> Outcome<usize> {
         if address.is_ipv6() {
             sockopt::set_ipv6_v6only(&socket, false)?;
         }
@@ -85,11 +128,35 @@ impl Sockets {
         Ok(port.into())
     }
 
+    fn group(&mut self, address: IpAddr, backlog: i32, count: usize) -> Outcome<usize> {
+        let mut port = 0;
+        for _ in 0..count {
+            let member = socket(address)?;
+            sockopt::set_socket_reuseport(&member, true)?;
+            bind(&member, &SocketAddr::new(address, port))?;
+            listen(&member, backlog)?;
+            let listener = TcpListener::from(member);
+            port = listener.local_addr()?.port();
+            self.members.push(listener.into());
+        }
+        Ok(port.into())
+    }
+
+    /// Tries to accept without a descriptor to spare; how often the kernel refused for that.
+    fn starve(&self, port: u16, count: usize) -> Outcome<usize> {
+        let listener = self.listeners.get(&port).ok_or("no such listener")?;
+        let before = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before })?;
+        let refused = (0..count).filter(|_| accept(listener).err() == Some(Errno::MFILE)).count();
+        setrlimit(Resource::Nofile, before)?;
+        Ok(refused)
+    }
+
     fn begin(&mut self, target: SocketAddr) -> Outcome<()> {
         let socket = socket(target.ip())?;
         rustix::io::ioctl_fionbio(&socket, true)?;
         match connect(&socket, &target) {
-            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
+            Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(error) => return Err(error.into()),
         }
         self.connections.push(socket);
@@ -98,6 +165,10 @@ impl Sockets {
 }
 
 fn socket(address: IpAddr) -> io::Result<OwnedFd> {
+    socket_of(address, ipproto::TCP)
+}
+
+fn socket_of(address: IpAddr, protocol: Protocol) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    Ok(socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?)
+    Ok(socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(protocol))?)
 }

@@ -20,7 +20,7 @@ const FULL_SIM_STEPS: &str = "10000000";
 /// Flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Longer campaigns too: simulations in release mode, licences and sources of all dependencies
+    /// Longer campaigns too: simulations in release mode, 100,000 connections of every ending, licences and sources of all dependencies
     #[arg(long)]
     full: bool,
     /// Only these [default: all]
@@ -115,6 +115,11 @@ fn full(report: &mut Report) {
     report.step("long sim", || {
         let mut command = cargo(&["test", "--package", "governor-tests", "--release", "--test", "sim"]);
         tally::tests(command.env("SIM_STEPS", FULL_SIM_STEPS))
+    });
+    report.step("campaign", || {
+        let mut command = cargo(&["test", "--workspace", "--test", "kernel", "campaign", "--"]);
+        command.args(["--test-threads=1", "--show-output"]);
+        tally::tests(command.env("GOVERNOR_FULL", "1").envs(kernel_required()))
     });
     report.step("deny", deny::run);
 }

@@ -46,9 +46,15 @@ pub(super) enum Command {
     /// The daemon at a glance: level, bypass, sessions, pools, what is degraded
     Status,
     /// Listening sockets with their accept queues
-    Listeners,
+    Listeners {
+        /// One row for the sockets that share an address and port, as full as the fullest of them
+        #[arg(long)]
+        groups: bool,
+    },
     /// Open connections per cgroup
     Cgroups,
+    /// What each network namespace drops and why
+    Namespaces,
     /// Pools of upstream capacity, the longest parked wait first
     Pools {
         /// Show the members of each pool too

@@ -1,15 +1,41 @@
 //! `governorctl listeners`: listening sockets and their accept queues.
 
 use super::answer::{Answer, Error};
+use super::client::with_query;
 use super::render::{Style, Table, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::ListenerView;
+use crate::control::api::{ListenerGroup, ListenerView, Protocol};
 use std::net::SocketAddr;
 
 /// Asks and shows.
 pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {
     let listeners: Vec<ListenerView> = ctl.client.get("/v1/listeners")?;
     Ok(ctl.show(&listeners, |listeners, style| table(listeners, *style)))
+}
+
+/// Asks for groups and shows them.
+pub(super) fn groups(ctl: &Ctl) -> Result<Answer, Error> {
+    let groups: Vec<ListenerGroup> =
+        ctl.client.get(&with_query("/v1/listeners", &[("groups", Some("1".to_owned()))]))?;
+    Ok(ctl.show(&groups, |groups, style| group_table(groups, *style)))
+}
+
+fn group_table(groups: &[ListenerGroup], style: Style) -> String {
+    let mut table =
+        Table::new(&["LISTENER", ">NETNS", ">SOCKETS", ">DEPTH", ">BACKLOG", ">FULL", ">WORST FILL", ">SKEW"]);
+    for group in groups {
+        table.row([
+            SocketAddr::new(group.address, group.port).to_string(),
+            group.netns.to_string(),
+            group.members.to_string(),
+            group.depth.to_string(),
+            or_dash(group.backlog),
+            or_dash(group.full.map(|full| format!("{full} of {}", group.members))),
+            or_dash(group.worst_utilisation.map(|worst| format!("{:.0} %", worst * 100.0))),
+            or_dash(group.skew.map(|skew| format!("{skew:.1}"))),
+        ]);
+    }
+    table.text(style, "no listening sockets")
 }
 
 /// The network namespace is shown only where there is more than one; the cookie only in JSON.
@@ -19,6 +45,7 @@ fn table(listeners: &[ListenerView], style: Style) -> String {
     titles.extend(many_netns.then_some(">NETNS"));
     titles.extend([
         ">DEPTH",
+        ">GONE",
         ">BACKLOG",
         ">PEAK",
         ">ENQUEUED",
@@ -31,10 +58,11 @@ fn table(listeners: &[ListenerView], style: Style) -> String {
     ]);
     let mut table = Table::new(&titles);
     for listener in listeners {
-        let mut row = vec![SocketAddr::new(listener.address, listener.port).to_string()];
+        let mut row = vec![place(listener)];
         row.extend(many_netns.then(|| listener.netns.to_string()));
         row.extend([
             depth(listener),
+            or_dash(listener.abandoned),
             or_dash(listener.backlog),
             or_dash(listener.depth_peak),
             or_dash(listener.enqueued_total),
@@ -48,6 +76,15 @@ fn table(listeners: &[ListenerView], style: Style) -> String {
         table.row(row);
     }
     table.text(style, "no listening sockets")
+}
+
+/// Where it listens; MPTCP is named, TCP goes without saying.
+fn place(listener: &ListenerView) -> String {
+    let address = SocketAddr::new(listener.address, listener.port);
+    match listener.protocol {
+        Protocol::Tcp => address.to_string(),
+        Protocol::Mptcp => format!("{address} mptcp"),
+    }
 }
 
 /// A queue is full when its depth is *above* the backlog: the kernel holds backlog + 1.
@@ -80,11 +117,13 @@ mod tests {
         ListenerView {
             cookie: Some(4097),
             netns: 4_026_531_840,
+            protocol: Protocol::Tcp,
             family: Family::Ipv4,
             address: "127.0.0.1".parse().unwrap(),
             port: 8080,
             backlog: Some(128),
             depth: 0,
+            abandoned: Some(0),
             depth_peak: Some(17),
             enqueued_total: Some(1_204_551),
             accepted_total: Some(1_204_551),
@@ -98,8 +137,14 @@ mod tests {
 
     #[test]
     fn a_full_queue_is_named_and_what_is_unknown_is_a_dash() {
-        let full = ListenerView { depth: 129, depth_peak: Some(129), pids: vec![1, 2, 3, 4, 5], ..listener() };
-        let at_limit = ListenerView { depth: 128, ..listener() };
+        let full = ListenerView {
+            depth: 129,
+            abandoned: Some(5),
+            depth_peak: Some(129),
+            pids: vec![1, 2, 3, 4, 5],
+            ..listener()
+        };
+        let at_limit = ListenerView { depth: 128, protocol: Protocol::Mptcp, ..listener() };
         let bare = ListenerView {
             cookie: None,
             family: Family::Ipv6,
@@ -107,6 +152,7 @@ mod tests {
             port: 443,
             backlog: None,
             depth: 3,
+            abandoned: None,
             depth_peak: None,
             enqueued_total: None,
             accepted_total: None,
@@ -118,10 +164,10 @@ mod tests {
             ..listener()
         };
         insta::assert_snapshot!(table(&[full, at_limit, bare], Style::PLAIN), @"
-        LISTENER           DEPTH  BACKLOG  PEAK  ENQUEUED  ACCEPTED  OVERFLOWS  DROPS  OWNER CGROUP                   PIDS      TIER
-        127.0.0.1:8080  129 full      128   129   1204551   1204551          0      0  /system.slice/gateway.service  1,2,3 +2  tracepoint
-        127.0.0.1:8080       128      128    17   1204551   1204551          0      0  /system.slice/gateway.service  4211      tracepoint
-        [::]:443               3        -     -         -         -          -      -  -                              -         procfs
+        LISTENER                 DEPTH  GONE  BACKLOG  PEAK  ENQUEUED  ACCEPTED  OVERFLOWS  DROPS  OWNER CGROUP                   PIDS      TIER
+        127.0.0.1:8080        129 full     5      128   129   1204551   1204551          0      0  /system.slice/gateway.service  1,2,3 +2  tracepoint
+        127.0.0.1:8080 mptcp       128     0      128    17   1204551   1204551          0      0  /system.slice/gateway.service  4211      tracepoint
+        [::]:443                     3     -        -     -         -         -          -      -  -                              -         procfs
         ");
     }
 
@@ -131,5 +177,25 @@ mod tests {
         assert!(!table(&[listener(), listener()], Style::PLAIN).contains("NETNS"));
         let both = table(&[listener(), elsewhere], Style::PLAIN);
         assert!(both.contains("NETNS") && both.contains("4026532501"), "{both}");
+    }
+
+    #[test]
+    fn a_group_is_as_full_as_its_fullest_member() {
+        let group = ListenerGroup {
+            netns: 4_026_531_840,
+            address: "0.0.0.0".parse().unwrap(),
+            port: 443,
+            members: 4,
+            depth: 131,
+            backlog: Some(512),
+            full: Some(1),
+            worst_utilisation: Some(1.0),
+            skew: Some(3.95),
+            cookies: vec![11, 12, 13, 14],
+        };
+        insta::assert_snapshot!(group_table(&[group], Style::PLAIN), @"
+        LISTENER          NETNS  SOCKETS  DEPTH  BACKLOG    FULL  WORST FILL  SKEW
+        0.0.0.0:443  4026531840        4    131      512  1 of 4       100 %   4.0
+        ");
     }
 }

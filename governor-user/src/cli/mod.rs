@@ -17,6 +17,7 @@ mod keys;
 mod leases;
 mod listeners;
 mod local;
+mod namespaces;
 mod pools;
 mod render;
 mod run;

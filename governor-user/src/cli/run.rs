@@ -4,7 +4,9 @@ use super::answer::{Answer, Error, Exit};
 use super::args::{Args, Command, Format};
 use super::client::Client;
 use super::render::Style;
-use super::{bypass, cgroups, completions, config, doctor, explain, keys, leases, listeners, pools, set, status};
+use super::{
+    bypass, cgroups, completions, config, doctor, explain, keys, leases, listeners, namespaces, pools, set, status,
+};
 use clap::Parser;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -73,8 +75,10 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
     let ctl = Ctl { client: Client::new(args.socket)?, format: args.format, style: Style::of_stdout() };
     match args.command {
         Command::Status => status::run(&ctl),
-        Command::Listeners => listeners::run(&ctl),
+        Command::Listeners { groups: true } => listeners::groups(&ctl),
+        Command::Listeners { groups: false } => listeners::run(&ctl),
         Command::Cgroups => cgroups::run(&ctl),
+        Command::Namespaces => namespaces::run(&ctl),
         Command::Pools { members } => pools::run(&ctl, members),
         Command::Keys { pool } => keys::run(&ctl, pool),
         Command::Leases { pool, idle } => leases::run(&ctl, pool, idle),

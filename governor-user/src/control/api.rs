@@ -4,8 +4,9 @@
 //! | request | body | answer |
 //! |---|---|---|
 //! | `GET /v1/status` | | [`Status`] |
-//! | `GET /v1/listeners` | | array of [`ListenerView`] |
+//! | `GET /v1/listeners` | [`ListenersQuery`] | array of [`ListenerView`]; of [`ListenerGroup`] with `groups=1` |
 //! | `GET /v1/cgroups` | | array of [`CgroupView`]; 503 where counts per cgroup are unavailable |
+//! | `GET /v1/namespaces` | | array of [`NamespaceView`] |
 //! | `GET /v1/pools` | | array of [`Pool`] |
 //! | `GET /v1/keys` | [`KeysQuery`] | array of [`Key`] |
 //! | `GET /v1/leases` | [`LeasesQuery`] | array of [`Lease`] |
@@ -20,7 +21,10 @@
 //! text (they do not fit a JSON number), and what is not known is `null`, never 0. Readers skip fields they do not
 //! know, so fields may be added; none changes its meaning.
 
-pub use crate::kernel::view::{Basis, CgroupView, Family, Health, ListenerView, Tier};
+pub use crate::kernel::view::{
+    Basis, CgroupView, Conntrack, Family, Finding, FindingKind, Health, ListenerGroup, ListenerView, NamespaceCounters,
+    NamespaceView, Protocol, Tier,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -209,6 +213,15 @@ pub enum MemberState {
     Cooling,
     /// Not until the operator says so.
     Draining,
+}
+
+/// How `GET /v1/listeners` answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListenersQuery {
+    /// 1: sockets that share an address and port as one; 0 or absent: each socket.
+    #[serde(default)]
+    pub groups: u8,
 }
 
 /// Which keys `GET /v1/keys` answers.

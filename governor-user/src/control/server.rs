@@ -5,6 +5,7 @@ use super::{api, views};
 use crate::daemon::clock;
 use crate::daemon::handle::Handle;
 use crate::daemon::settings::Refused;
+use crate::kernel::groups::groups;
 use crate::proxy::peer::Peer;
 use axum::extract::connect_info::Connected;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -35,6 +36,7 @@ pub fn routes(handle: Handle) -> Router {
         .route("/v1/status", get(status))
         .route("/v1/listeners", get(listeners))
         .route("/v1/cgroups", get(cgroups))
+        .route("/v1/namespaces", get(namespaces))
         .route("/v1/pools", get(pools))
         .route("/v1/keys", get(keys))
         .route("/v1/leases", get(leases))
@@ -115,8 +117,17 @@ async fn status(State(handle): State<Handle>) -> Answer<api::Status> {
     Ok(Json(views::status(&view, &handle.observation(), handle.started(), &settings.loaded().warnings)))
 }
 
-async fn listeners(State(handle): State<Handle>) -> Json<Vec<api::ListenerView>> {
-    Json(handle.observation().listeners.clone())
+async fn listeners(
+    State(handle): State<Handle>,
+    query: Result<Query<api::ListenersQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(query) = query?;
+    let seen = handle.observation();
+    match query.groups {
+        0 => Ok(Json(&seen.listeners).into_response()),
+        1 => Ok(Json(groups(&seen.listeners)).into_response()),
+        _ => Err(Problem::new(StatusCode::BAD_REQUEST, "groups is 0 or 1")),
+    }
 }
 
 async fn cgroups(State(handle): State<Handle>) -> Answer<Vec<api::CgroupView>> {
@@ -125,6 +136,10 @@ async fn cgroups(State(handle): State<Handle>) -> Answer<Vec<api::CgroupView>> {
         let why = seen.degraded.join("; ");
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("connections per cgroup are unavailable: {why}"))
     })
+}
+
+async fn namespaces(State(handle): State<Handle>) -> Json<Vec<api::NamespaceView>> {
+    Json(handle.observation().namespaces.clone())
 }
 
 async fn pools(State(handle): State<Handle>) -> Answer<Vec<api::Pool>> {

@@ -268,6 +268,13 @@ pub fn doctor(view: &View, seen: &Observation, warnings: &[String]) -> Vec<api::
         let detail = if hook.note.is_empty() { "active".to_owned() } else { hook.note.clone() };
         checks.push(check(&format!("hook {} ({})", hook.purpose, hook.hook), ok(hook.active), detail, None));
     }
+    for namespace in &seen.namespaces {
+        for finding in &namespace.findings {
+            let name = format!("namespace {}", namespace.netns);
+            let fix = finding.kind.remedy();
+            checks.push(check(&name, ok(!finding.kind.is_trouble()), finding.text.clone(), fix));
+        }
+    }
     let health = &seen.health;
     checks.push(check(
         "counts",

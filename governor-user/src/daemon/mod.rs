@@ -144,6 +144,7 @@ async fn start_kernel_plane(config: &KernelConfig) -> Result<Plane> {
         tick: config.tick,
         audit_every: config.audit,
         cgroup_root: None,
+        max_listeners: None,
     };
     // Loading programs takes up to a second: not on the loop.
     let plane =

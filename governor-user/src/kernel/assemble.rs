@@ -6,7 +6,7 @@
 //! tick late under load, but never too many, and the total never runs backwards. A listener older than the programs
 //! counts from first sight, with what was in its queue then.
 
-use super::view::{Family, ListenerView, Tier};
+use super::view::{Family, ListenerView, Protocol, Tier};
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr},
@@ -35,6 +35,9 @@ pub(crate) struct Row {
     /// Discards since the socket exists; wraps at 2³².
     pub(crate) drops: Option<u32>,
     pub(crate) cgroup: Option<u64>,
+    pub(crate) protocol: Protocol,
+    /// Queued connections whose client is gone.
+    pub(crate) abandoned: Option<u32>,
 }
 
 /// What BPF counted for one listener.
@@ -195,11 +198,13 @@ impl Track {
                 Id::Inode(_) => None,
             },
             netns,
+            protocol: self.row.protocol,
             family,
             address,
             port: self.row.port,
             backlog: self.row.backlog,
             depth: self.row.depth,
+            abandoned: self.row.abandoned,
             depth_peak: self.counted.then_some(self.peak),
             enqueued_total: self.counted.then_some(self.enqueued),
             accepted_total: self.counted.then_some(self.accepted),
@@ -237,6 +242,8 @@ mod tests {
             backlog: Some(4),
             drops: Some(0),
             cgroup: Some(25),
+            protocol: Protocol::Tcp,
+            abandoned: None,
         }
     }
 

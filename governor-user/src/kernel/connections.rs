@@ -30,7 +30,8 @@ impl Connections {
         self.inbound_ports.retain(|port| ports_in_use.contains(port));
         self.inbound_ports.extend(listening);
         self.by_cgroup.clear();
-        for row in connections.iter().filter(|row| !row.time_wait) {
+        // A queued connection whose client is gone is no process's: it counts against its listener.
+        for row in connections.iter().filter(|row| !row.time_wait && !row.is_abandoned()) {
             let open = self.by_cgroup.entry(row.cgroup.unwrap_or(0)).or_default();
             if self.inbound_ports.contains(&row.port) {
                 open.inbound += 1;
@@ -57,6 +58,8 @@ mod tests {
             drops: None,
             cgroup: Some(cgroup),
             time_wait: false,
+            close_wait: false,
+            mptcp: false,
         }
     }
 
@@ -77,6 +80,15 @@ mod tests {
         connections.count([], &[]);
         connections.count([], &[connection(8080, 25)]);
         assert_eq!(connections.by_cgroup[&25].outbound, 1);
+    }
+
+    #[test]
+    fn an_abandoned_connection_is_nobodys() {
+        let mut connections = Connections::default();
+        let abandoned = SocketRow { inode: 0, close_wait: true, ..connection(8080, 25) };
+        let half_closed = SocketRow { inode: 7, ..abandoned.clone() };
+        connections.count([8080], &[abandoned, half_closed]);
+        assert_eq!(connections.by_cgroup[&25], Open { inbound: 1, outbound: 0 });
     }
 
     #[test]

@@ -3,11 +3,12 @@
 
 use super::btf::{BtfError, Layouts};
 use super::maps::{self, Maps};
+use super::tracepoint::Options;
 use super::view::HookView;
 use aya::programs::{BtfTracePoint, Iter, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use aya_log::EbpfLogger;
-use governor_common::abi::Offsets;
+use governor_common::abi::{MAX_LISTENERS, Offsets};
 use std::{fmt, io};
 use thiserror::Error;
 
@@ -69,8 +70,10 @@ impl fmt::Debug for Loaded {
 /// Under what the programs' messages are logged.
 pub const LOG_TARGET: &str = "governor::ebpf";
 
-/// Loads and attaches. `log` switches the programs' debug messages on.
-pub(super) fn load(log: bool) -> Result<Loaded, LoadError> {
+/// Loads and attaches.
+pub(super) fn load(options: Options) -> Result<Loaded, LoadError> {
+    let Options { log, max_listeners } = options;
+    let max_listeners = max_listeners.unwrap_or(MAX_LISTENERS).clamp(1, MAX_LISTENERS);
     let file = std::fs::read(KERNEL_BTF).map_err(LoadError::NoBtf)?;
     let (offsets, no_cgroups) = resolve(&Layouts::parse(&file)?)?;
     drop(file);
@@ -79,6 +82,7 @@ pub(super) fn load(log: bool) -> Result<Loaded, LoadError> {
         .btf(Some(&btf))
         .override_global("OFFSETS", &offsets, true)
         .override_global("AYA_LOG_LEVEL", if log { &LOG_DEBUG } else { &LOG_OFF }, true)
+        .map_max_entries("LISTENERS", max_listeners)
         .load(OBJECT)
         .map_err(|error| LoadError::Object(Box::new(error)))?;
     let maps = Maps::take(&mut object)?;

@@ -3,20 +3,26 @@
 //!
 //! ```text
 //!   spawn ─▶ plane (one OS thread) ─▶ sampler ─┬─ sockdiag / procfs   depth, backlog, drops now
-//!                │ watch channel               ├─ BPF maps            peak, enqueued, connections
+//!                │ watch channel               ├─ netstat             counters of a whole namespace
+//!                │                             ├─ BPF maps            peak, enqueued, connections
 //!                ▼                             ├─ netns, cgroup, pids names for what was seen
 //!            Arc<Observation>                  └─ assemble            one row a listener
 //! ```
 
+mod abandoned;
 mod assemble;
 mod btf;
 mod cgroup;
 mod connections;
 mod events;
+mod findings;
+mod foreign;
+pub mod groups;
 mod iter;
 mod loader;
 mod maps;
 mod netns;
+mod netstat;
 mod pids;
 mod plane;
 mod preflight;

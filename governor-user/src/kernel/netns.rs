@@ -63,6 +63,11 @@ impl Namespaces {
         }
     }
 
+    /// Inode number of the daemon's own.
+    pub(crate) fn home(&self) -> u64 {
+        self.home.inode()
+    }
+
     /// Whether a walk found `inode`.
     pub(crate) fn knows(&self, inode: u64) -> bool {
         self.known.contains_key(&inode)

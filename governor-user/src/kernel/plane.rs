@@ -34,6 +34,9 @@ pub struct Options {
     pub audit_every: Duration,
     /// The cgroup-v2 mount; found by the mount table when `None`.
     pub cgroup_root: Option<PathBuf>,
+    /// Listeners whose totals and peak can be tracked, at most 16,384, which is also the default. More are still shown
+    /// with what the tables say, and counted in `health.untracked`.
+    pub max_listeners: Option<u32>,
 }
 
 impl Default for Options {
@@ -44,6 +47,7 @@ impl Default for Options {
             tick: Duration::from_millis(100),
             audit_every: Duration::from_secs(10),
             cgroup_root: None,
+            max_listeners: None,
         }
     }
 }

@@ -10,14 +10,19 @@ const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
 /// Why BTF tracepoints cannot work here; `None` when nothing is known to prevent them.
 pub(crate) fn tracepoint_obstacle() -> Option<String> {
-    if !Path::new(KERNEL_BTF).exists() {
+    // Not mounted or not compiled in: then nothing is locked down.
+    let lockdown = fs::read_to_string(LOCKDOWN).unwrap_or_default();
+    obstacle(Path::new(KERNEL_BTF).exists(), &lockdown, effective())
+}
+
+fn obstacle(has_btf: bool, lockdown_file: &str, effective: CapabilitySet) -> Option<String> {
+    if !has_btf {
         return Some(format!("no kernel BTF ({KERNEL_BTF} is missing)"));
     }
-    // Not mounted or not compiled in: then nothing is locked down.
-    if lockdown(&fs::read_to_string(LOCKDOWN).unwrap_or_default()) == Some("confidentiality") {
+    if lockdown(lockdown_file) == Some("confidentiality") {
         return Some("lockdown=confidentiality forbids reading kernel memory".to_owned());
     }
-    missing(effective(), &[(CapabilitySet::BPF, "CAP_BPF"), (CapabilitySet::PERFMON, "CAP_PERFMON")])
+    missing(effective, &[(CapabilitySet::BPF, "CAP_BPF"), (CapabilitySet::PERFMON, "CAP_PERFMON")])
 }
 
 /// Why other network namespaces cannot be looked into; `None` when the rights are there.
@@ -56,6 +61,24 @@ mod tests {
         assert_eq!(lockdown("none [integrity] confidentiality\n"), Some("integrity"));
         assert_eq!(lockdown("[none] integrity confidentiality\n"), Some("none"));
         assert_eq!(lockdown(""), None);
+    }
+
+    #[test]
+    fn each_rung_of_the_ladder_has_its_own_reason() {
+        let all = CapabilitySet::BPF | CapabilitySet::PERFMON;
+        for (btf, lockdown, rights, expected) in [
+            (true, "none integrity [confidentiality]\n", all, Some("lockdown=confidentiality")),
+            (true, "none [integrity] confidentiality\n", all, None),
+            (true, "", all, None),
+            (false, "[none] integrity confidentiality\n", all, Some("no kernel BTF")),
+            (true, "[none] integrity confidentiality\n", CapabilitySet::empty(), Some("missing CAP_BPF")),
+        ] {
+            let reason = obstacle(btf, lockdown, rights);
+            match expected {
+                Some(words) => assert!(reason.as_ref().is_some_and(|reason| reason.starts_with(words)), "{reason:?}"),
+                None => assert_eq!(reason, None, "{lockdown}"),
+            }
+        }
     }
 
     #[test]

@@ -2,7 +2,10 @@
 //! the depth only; the backlog is unknown (the field beside it is always 0), never 0. Whether an IPv6 listener also
 //! takes IPv4 cannot be told from here either.
 
-use super::assemble::{Id, Row};
+use super::{
+    assemble::{Id, Row},
+    view::Protocol,
+};
 use ::procfs::{
     FromBufReadSI, ProcError, current_system_info,
     net::{TcpNetEntries, TcpState},
@@ -69,6 +72,8 @@ fn row(entry: ::procfs::net::TcpNetEntry) -> Row {
         backlog: None,
         drops: None,
         cgroup: None,
+        protocol: Protocol::Tcp,
+        abandoned: None,
     }
 }
 

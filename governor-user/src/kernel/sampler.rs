@@ -1,27 +1,31 @@
 //! One tick of the kernel plane: whose turn it is, what the sources say, what is shown. Owns every source; knows no
 //! daemon and no cadence but its own audits.
 
+mod show;
+
 use super::{
+    abandoned,
     assemble::{Counted, Id, Ledger, Row},
     cgroup::{Cgroups, Group},
     connections::{Connections, Open},
     netns::{MOST_PER_TICK, Namespaces},
+    netstat::{self, Counters},
     pids::Holders,
     plane::{Options, PlaneError},
-    preflight,
     privileged::{EnterError, Home},
     procfs,
     reconcile::{Reconciler, Stranded},
     sockdiag::{Diag, DiagError, Select, SocketRow},
     tier::{self, Ladder},
     tracepoint::{Reading, Tracepoint},
-    view::{Basis, CgroupView, Health, HookView, Observation, Tier},
+    view::{Health, HookView, Observation, Protocol, Tier},
     walk::{Walk, Walker},
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
+    net::IpAddr,
     time::Instant,
 };
 
@@ -70,7 +74,9 @@ pub(crate) struct Sampler {
     holders: Holders,
     cgroups: Cgroups,
     ledger: Ledger,
+    counters: Counters,
     connections: BTreeMap<u64, Polled>,
+    abandoned: BTreeMap<u64, Abandoned>,
     health: Health,
     /// What went wrong in a namespace when it was last looked at.
     trouble: BTreeMap<u64, String>,
@@ -87,6 +93,13 @@ pub(crate) struct Sampler {
 #[derive(Debug, Default)]
 struct Polled {
     connections: Connections,
+    due: Option<Instant>,
+}
+
+/// Local ends of the abandoned connections of one namespace and when to look for them again.
+#[derive(Debug, Default)]
+struct Abandoned {
+    sockets: Vec<(IpAddr, u16)>,
     due: Option<Instant>,
 }
 
@@ -112,7 +125,9 @@ impl Sampler {
             holders: Holders::new(),
             cgroups: Cgroups::detect(options.cgroup_root.as_deref()),
             ledger: Ledger::default(),
+            counters: Counters::default(),
             connections: BTreeMap::new(),
+            abandoned: BTreeMap::new(),
             health: Health::default(),
             trouble: BTreeMap::new(),
             unread: None,
@@ -221,6 +236,28 @@ impl Sampler {
             Err(Trouble::Enter(EnterError::Denied)) => {}
             Err(trouble) => drop(self.trouble.insert(netns, trouble.to_string())),
         }
+        self.count_namespace(netns, now)
+    }
+
+    /// Reads a namespace's own counters: inside it, else by a task of it, which shows less.
+    fn count_namespace(&mut self, netns: u64, now: Instant) -> Result<(), Fatal> {
+        if !self.counters.due(netns, now) {
+            return Ok(());
+        }
+        let sample = match self.namespaces.visit(netns, netstat::read_here) {
+            Ok(sample) => Some(sample),
+            Err(EnterError::Stranded(error)) => return Err(Fatal::Stranded(error)),
+            Err(EnterError::Gone) => None,
+            Err(EnterError::Denied | EnterError::Other(_)) => {
+                self.namespaces.task_in(netns).map(|task| netstat::read_of(&task))
+            }
+        };
+        match sample {
+            Some(Ok(sample)) => self.counters.absorb(netns, sample, now),
+            // The totals stay as they were; a namespace never read has none, which is not 0.
+            Some(Err(error)) => tracing::debug!(netns, %error, "counters of a namespace not read"),
+            None => {}
+        }
         Ok(())
     }
 
@@ -239,11 +276,38 @@ impl Sampler {
         let mut diag = self.namespaces.visit(netns, Diag::open)??;
         diag.dump(Select::Listeners, &mut self.scratch)?;
         let ports: Vec<u16> = self.scratch.iter().map(|row| row.port).collect();
-        let rows = self.scratch.drain(..).map(listener_row).collect();
+        let mut rows: Vec<Row> = self.scratch.drain(..).map(listener_row).collect();
+        self.count_abandoned(netns, &mut diag, &mut rows, now)?;
         self.ledger.absorb(netns, rows, |cookie| counted.get(&cookie).copied());
         if self.tier == Tier::Netlink {
             self.count_connections(netns, &mut diag, ports, now)?;
         }
+        Ok(())
+    }
+
+    /// Finds out how many of the queued connections are closed by their client. Reads nothing while nothing is queued,
+    /// and keeps the last answer, at most as much as is queued, until it is time to read again.
+    fn count_abandoned(
+        &mut self,
+        netns: u64,
+        diag: &mut Diag,
+        rows: &mut [Row],
+        now: Instant,
+    ) -> Result<(), DiagError> {
+        if rows.iter().all(|row| row.depth == 0) {
+            abandoned::attribute(rows, &[]);
+            return Ok(());
+        }
+        let namespaces = u32::try_from(self.namespaces.count()).unwrap_or(u32::MAX);
+        let polled = self.abandoned.entry(netns).or_default();
+        if polled.due.is_none_or(|due| now >= due) {
+            let begun = Instant::now();
+            diag.dump(Select::ClosedByPeer, &mut self.scratch)?;
+            polled.sockets =
+                self.scratch.drain(..).filter(SocketRow::is_abandoned).map(|r| (r.address, r.port)).collect();
+            polled.due = Some(now + begun.elapsed().saturating_mul(CONNECTIONS_SHARE).saturating_mul(namespaces));
+        }
+        abandoned::attribute(rows, &polled.sockets);
         Ok(())
     }
 
@@ -268,8 +332,10 @@ impl Sampler {
 
     fn take_walk(&mut self, walk: Walk, now: Instant) {
         self.namespaces.update(walk.namespaces);
+        self.counters.update(&self.namespaces.all().into_iter().collect());
         self.ledger.retain(|netns| self.namespaces.knows(netns));
         self.connections.retain(|netns, _| self.namespaces.knows(*netns));
+        self.abandoned.retain(|netns, _| self.namespaces.knows(*netns));
         self.trouble.retain(|netns, _| self.namespaces.knows(*netns));
         self.holders.update(walk.holders, walk.took, now);
         self.unfound.extend(std::mem::take(&mut self.sought));
@@ -316,65 +382,6 @@ impl Sampler {
             }
         }
     }
-
-    fn observation(&self, open: Option<&BTreeMap<u64, Open>>) -> Observation {
-        let owner = |id| match self.cgroups.group(id) {
-            Group::At(path) => Some(path),
-            Group::Gone | Group::Unattributed => None,
-        };
-        let listeners = self.ledger.views(self.tier, owner, |inode| self.holders.of(inode));
-        let mut unattributed = 0;
-        let cgroups = open.map(|open| {
-            let mut views = Vec::with_capacity(open.len());
-            for (id, open) in open {
-                let path = match self.cgroups.group(*id) {
-                    Group::At(path) => Some(path),
-                    Group::Gone => None,
-                    Group::Unattributed => {
-                        unattributed += open.inbound + open.outbound;
-                        continue;
-                    }
-                };
-                let (id, Open { inbound, outbound }) = (*id, *open);
-                views.push(CgroupView { id, path, inbound, outbound, inbound_basis: Basis::Owner });
-            }
-            views.sort_by(|a, b| (a.path.is_none(), &a.path, a.id).cmp(&(b.path.is_none(), &b.path, b.id)));
-            views
-        });
-        Observation {
-            taken_ns: monotonic_ns(),
-            tier: self.tier,
-            degraded: self.degraded(open.is_some(), unattributed),
-            listeners,
-            cgroups,
-            health: self.health,
-            hooks: self.hooks.clone(),
-        }
-    }
-
-    fn degraded(&self, has_cgroups: bool, unattributed: u64) -> Vec<String> {
-        let mut lines = self.reasons.clone();
-        if self.tier == Tier::Procfs {
-            lines.push("connections per cgroup are unavailable on the procfs tier".to_owned());
-        } else if let Some(reason) = self.cgroups.unavailable() {
-            lines.push(reason.to_owned());
-        } else if !has_cgroups && self.unread.is_none() {
-            lines.push("connections per cgroup are unavailable: the hooks say why".to_owned());
-        } else if unattributed > 0 {
-            lines.push(
-                "connections of processes in the v2 root are in no group: this host is not pure cgroup v2".to_owned(),
-            );
-        }
-        lines.extend(self.unread.clone());
-        let denied = self.namespaces.denied();
-        if denied > 0 {
-            let why = preflight::namespaces_obstacle().unwrap_or_else(|| "not permitted".to_owned());
-            lines.push(format!("{denied} other network namespaces are not observed: {why}"));
-        }
-        lines.extend(self.blind.iter().cloned());
-        lines.extend(self.trouble.iter().map(|(netns, what)| format!("network namespace {netns}: {what}")));
-        lines
-    }
 }
 
 /// Why a namespace could not be looked at.
@@ -410,6 +417,8 @@ fn listener_row(row: SocketRow) -> Row {
         backlog: Some(row.send_queue),
         drops: row.drops,
         cgroup: row.cgroup,
+        protocol: if row.mptcp { Protocol::Mptcp } else { Protocol::Tcp },
+        abandoned: None,
     }
 }
 

@@ -18,6 +18,11 @@ use std::{io, net::IpAddr, time::Duration};
 
 /// Attribute with the cgroup-v2 id of the socket's creator (Linux 5.9); the packet crate does not name it.
 const INET_DIAG_CGROUP_ID: u16 = 21;
+/// Nested attribute about the protocol above TCP, and its name within.
+const INET_DIAG_ULP_INFO: u16 = 19;
+const INET_ULP_INFO_NAME: u16 = 1;
+/// `TCP_CLOSE_WAIT` of the kernel's socket states.
+const TCP_CLOSE_WAIT: u8 = 8;
 /// Index of the drop counter among the `u32`s of `INET_DIAG_SKMEMINFO`.
 const SK_MEMINFO_DROPS: usize = 8;
 /// Bytes of a netlink header.
@@ -69,6 +74,18 @@ pub(crate) struct SocketRow {
     pub(crate) cgroup: Option<u64>,
     /// Only the remains of a connection; not open any more.
     pub(crate) time_wait: bool,
+    /// The other side has closed, and this side has not.
+    pub(crate) close_wait: bool,
+    /// The TCP side of an MPTCP socket. Told only to who has `CAP_NET_ADMIN`.
+    pub(crate) mptcp: bool,
+}
+
+impl SocketRow {
+    /// Waits in an accept queue although the client is gone: nobody holds a descriptor, and an orphan that its own
+    /// side closed would be in another state.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.close_wait && self.inode == 0
+    }
 }
 
 /// Which sockets to list.
@@ -78,6 +95,8 @@ pub(crate) enum Select {
     Listeners,
     /// Connections that were established and are not yet closed, by whichever side.
     Connections,
+    /// Of those only the ones that the other side has closed.
+    ClosedByPeer,
 }
 
 impl Select {
@@ -92,13 +111,15 @@ impl Select {
                     | StateFlags::LAST_ACK
                     | StateFlags::CLOSING
             }
+            Self::ClosedByPeer => StateFlags::CLOSE_WAIT,
         }
     }
 
     fn extensions(self) -> ExtensionFlags {
         match self {
-            Self::Listeners => ExtensionFlags::SKMEMINFO,
-            Self::Connections => ExtensionFlags::empty(),
+            // Without INFO newer kernels leave out the protocol above TCP.
+            Self::Listeners => ExtensionFlags::SKMEMINFO | ExtensionFlags::INFO,
+            Self::Connections | Self::ClosedByPeer => ExtensionFlags::empty(),
         }
     }
 }
@@ -233,10 +254,13 @@ fn parse_socket(payload: &[u8]) -> Result<SocketRow, DiagError> {
         drops: None,
         cgroup: None,
         time_wait: header.timer == Some(Timer::TimeWait),
+        close_wait: header.state == TCP_CLOSE_WAIT,
+        mptcp: false,
     };
     for attribute in NlasIterator::new(payload.get(MESSAGE_HEADER..).unwrap_or_default()) {
         let attribute = attribute.map_err(|_| DiagError::Malformed)?;
         match attribute.kind() {
+            INET_DIAG_ULP_INFO => row.mptcp = is_mptcp(attribute.value())?,
             INET_DIAG_SKMEMINFO => row.drops = word(attribute.value(), SK_MEMINFO_DROPS),
             INET_DIAG_CGROUP_ID => {
                 row.cgroup = attribute.value().first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
@@ -245,6 +269,17 @@ fn parse_socket(payload: &[u8]) -> Result<SocketRow, DiagError> {
         }
     }
     Ok(row)
+}
+
+/// Whether the protocol above TCP is named `mptcp`.
+fn is_mptcp(nested: &[u8]) -> Result<bool, DiagError> {
+    for attribute in NlasIterator::new(nested) {
+        let attribute = attribute.map_err(|_| DiagError::Malformed)?;
+        if attribute.kind() == INET_ULP_INFO_NAME {
+            return Ok(attribute.value() == b"mptcp\0");
+        }
+    }
+    Ok(false)
 }
 
 /// The `index`th `u32` of an attribute, where the kernel is new enough to send it.
@@ -298,12 +333,13 @@ mod tests {
         let full = listener(&[
             attribute(INET_DIAG_SKMEMINFO, &memory),
             attribute(INET_DIAG_CGROUP_ID, &25u64.to_ne_bytes()),
+            attribute(INET_DIAG_ULP_INFO, &attribute(INET_ULP_INFO_NAME, b"mptcp\0")),
             attribute(999, b"unknown"),
         ]);
         let row = parse_socket(&full).unwrap();
         assert_eq!((row.address, row.port, row.cookie), (Ipv4Addr::LOCALHOST.into(), 8003, 77));
         assert_eq!((row.receive_queue, row.send_queue, row.inode), (3, 128, 4242));
-        assert_eq!((row.drops, row.cgroup), (Some(8), Some(25)));
+        assert_eq!((row.drops, row.cgroup, row.mptcp), (Some(8), Some(25), true));
 
         // Kernels before 4.x end the memory record before the drops; before 5.9 there is no cgroup id.
         let old = parse_socket(&listener(&[attribute(INET_DIAG_SKMEMINFO, &memory[..28])])).unwrap();

@@ -2,6 +2,7 @@
 //! them, never guessed from a version.
 
 use super::{
+    foreign,
     plane::{Options, PlaneError},
     preflight, procfs,
     sockdiag::{Diag, DiagError, Select},
@@ -35,9 +36,11 @@ pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
     }
     let mut tracepoint = None;
     if from >= Tier::Tracepoint {
-        match attach() {
+        let foreign = foreign::tracing_programs();
+        match attach(options) {
             Ok(attached) => {
                 hooks.extend(attached.hooks().iter().cloned());
+                hooks.extend(foreign);
                 tracepoint = Some(attached);
             }
             Err(reason) => reasons.push(format!("tracepoint: {reason}")),
@@ -75,13 +78,14 @@ pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
 }
 
 /// Attaches the programs, or says in one line why not.
-fn attach() -> Result<Tracepoint, String> {
+fn attach(options: &Options) -> Result<Tracepoint, String> {
     if let Some(obstacle) = preflight::tracepoint_obstacle() {
         return Err(obstacle);
     }
     // The programs' own messages cost something in the kernel, so they are compiled in only where they will be shown.
     let log = tracing::enabled!(target: tracepoint::LOG_TARGET, tracing::Level::DEBUG);
-    Tracepoint::attach(&tracepoint::Options { log }).map_err(|error| error.to_string())
+    let options = tracepoint::Options { log, max_listeners: options.max_listeners };
+    Tracepoint::attach(&options).map_err(|error| error.to_string())
 }
 
 fn probe_diag() -> Result<(), DiagError> {

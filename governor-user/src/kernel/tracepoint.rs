@@ -29,6 +29,9 @@ use thiserror::Error;
 pub struct Options {
     /// Have the programs report rare events as debug messages too (target [`LOG_TARGET`]).
     pub log: bool,
+    /// Listeners that can be tracked, at most 16,384, which is also the default. More are counted as untracked; none is
+    /// ever evicted for another.
+    pub max_listeners: Option<u32>,
 }
 
 /// Why the tier cannot be used; prints as one line with every cause.
@@ -117,7 +120,7 @@ impl Tracepoint {
         if let Some(obstacle) = preflight::tracepoint_obstacle() {
             return Err(AttachError(obstacle));
         }
-        let loaded = loader::load(options.log).map_err(|error: LoadError| AttachError(loader::chain(&error)))?;
+        let loaded = loader::load(*options).map_err(|error: LoadError| AttachError(loader::chain(&error)))?;
         let mut this = Self { loaded, corrections: BTreeMap::new(), suspects: BTreeSet::new() };
         let expected = selftest::Expected { enqueue: this.loaded.sees_enqueues, marks: this.loaded.counts_cgroups };
         selftest::run(&this.loaded.maps, expected)

@@ -197,7 +197,7 @@ fn a_changed_backlog_is_reported_at_the_next_enqueue() {
 #[test]
 fn debug_messages_are_off_unless_asked_for() {
     for (log, what) in [(false, "off"), (true, "on")] {
-        let mut tracepoint = match Tracepoint::attach(&Options { log }) {
+        let mut tracepoint = match Tracepoint::attach(&Options { log, ..Options::default() }) {
             Ok(tracepoint) => tracepoint,
             Err(error) => return skip(&error.to_string()),
         };

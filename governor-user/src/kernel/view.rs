@@ -51,6 +51,8 @@ pub struct Observation {
     pub listeners: Vec<ListenerView>,
     /// Cgroups with open connections, by path. `None`: per-cgroup counts are unavailable, see `degraded`.
     pub cgroups: Option<Vec<CgroupView>>,
+    /// Network namespaces, by inode number.
+    pub namespaces: Vec<NamespaceView>,
     /// Health of the plane itself.
     pub health: Health,
     /// Hooks and what became of them, for `doctor`.
@@ -64,6 +66,8 @@ pub struct ListenerView {
     pub cookie: Option<u64>,
     /// Inode number of the network namespace.
     pub netns: u64,
+    /// `mptcp` for a listener that takes both; it is listed once.
+    pub protocol: Protocol,
     /// `ipv4` or `ipv6` (a dual-stack listener is `ipv6`).
     pub family: Family,
     /// Local address.
@@ -74,6 +78,9 @@ pub struct ListenerView {
     pub backlog: Option<u32>,
     /// Connections in the accept queue now.
     pub depth: u32,
+    /// Of those, how many the client has closed already; accept would still return them. Clients that reset theirs do
+    /// not show. `None` where it is not known: on the procfs tier, and for one of several sockets on the same port.
+    pub abandoned: Option<u32>,
     /// Deepest since it was first seen; `None` where it is only polled.
     pub depth_peak: Option<u32>,
     /// Connections that entered the queue since it was first seen.
@@ -90,6 +97,54 @@ pub struct ListenerView {
     pub pids: Vec<u32>,
     /// Tier this row comes from.
     pub tier: Tier,
+}
+
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// TCP. Also a listener whose protocol cannot be read.
+    #[default]
+    Tcp,
+    /// TCP and Multipath TCP.
+    Mptcp,
+}
+
+impl Protocol {
+    /// Stable lower-case name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Mptcp => "mptcp",
+        }
+    }
+}
+
+/// The sockets that listen on one address and port: one, or the members of an SO_REUSEPORT group. Each member has a
+/// queue and a limit of its own, and the hash that picks one does not look at them: room in one does not help another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ListenerGroup {
+    /// Inode number of the network namespace.
+    pub netns: u64,
+    /// Local address.
+    pub address: IpAddr,
+    /// Local port.
+    pub port: u16,
+    /// Sockets.
+    pub members: u32,
+    /// Connections in all their accept queues.
+    pub depth: u64,
+    /// Sum of their limits; `None` when one is unknown.
+    pub backlog: Option<u64>,
+    /// How many are full; `None` when a limit is unknown.
+    pub full: Option<u32>,
+    /// Fill of the fullest, 0 to 1; `None` as above.
+    pub worst_utilisation: Option<f64>,
+    /// Depth of the deepest over the mean depth: 1 is even, `members` is all in one. `None` when nothing is queued.
+    pub skew: Option<f64>,
+    /// Cookies of the members; empty on the procfs tier.
+    pub cookies: Vec<u64>,
 }
 
 /// Address family.
@@ -125,6 +180,136 @@ pub enum Basis {
     Owner,
     /// The task that accepted.
     Acceptor,
+}
+
+/// One network namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceView {
+    /// Inode number.
+    pub netns: u64,
+    /// It is the daemon's own.
+    pub home: bool,
+    /// How often the inode number came to stand for another namespace since it was first seen.
+    pub generation: u32,
+    /// `net.core.somaxconn`: no backlog is longer. `None` where it cannot be read.
+    pub somaxconn: Option<u32>,
+    /// Kernel counters since it was first seen; they never fall.
+    pub counters: NamespaceCounters,
+    /// Its connection-tracking table.
+    pub conntrack: Conntrack,
+    /// What the counters of the last 10 s mean; advice only.
+    pub findings: Vec<Finding>,
+}
+
+/// What the kernel counts once for a whole namespace, since it was first seen. `None`: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceCounters {
+    /// Packets refused because an accept queue was full (`ListenOverflows`). One client may count several times.
+    pub listen_overflows: Option<u64>,
+    /// Any kernel discard at a listener, overflows included (`ListenDrops`).
+    pub listen_drops: Option<u64>,
+    /// SYNs refused because a listener's half-open table was full (`TCPReqQFullDrop`).
+    pub request_queue_full_drops: Option<u64>,
+    /// SYNs answered by a cookie because it was full (`TCPReqQFullDoCookies`).
+    pub request_queue_full_cookies: Option<u64>,
+    /// SYN cookies sent.
+    pub syncookies_sent: Option<u64>,
+    /// SYN cookies that came back and were right.
+    pub syncookies_received: Option<u64>,
+    /// SYN cookies that came back and were wrong.
+    pub syncookies_failed: Option<u64>,
+    /// Fast Open connections that fell back to the normal handshake (`TCPFastOpenListenOverflow`).
+    pub fast_open_overflows: Option<u64>,
+    /// Connections opened by the other side (`PassiveOpens`).
+    pub passive_opens: Option<u64>,
+}
+
+/// A namespace's connection-tracking table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Conntrack {
+    /// It could not be read.
+    #[default]
+    Unknown,
+    /// There is none.
+    Absent,
+    /// Its fill.
+    Table {
+        /// Connections in it.
+        count: u64,
+        /// At most so many.
+        max: u64,
+    },
+}
+
+/// What a namespace's counters mean.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Which one.
+    pub kind: FindingKind,
+    /// Clients are turned away by it.
+    pub critical: bool,
+    /// One sentence with its figures.
+    pub text: String,
+}
+
+/// The findings there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// An accept queue was full.
+    AcceptQueueFull,
+    /// Handshakes were dropped and no accept queue was full.
+    DroppedOtherwise,
+    /// Half-open attempts that do not complete fill the table of them.
+    HalfOpenPressure,
+    /// Many clients at once; most of them get in.
+    Burst,
+    /// Packets are dropped before TCP sees them.
+    ConntrackFull,
+    /// The connection-tracking table cannot be read.
+    ConntrackUnknown,
+    /// Fast Open fell back to the normal handshake.
+    FastOpenFallback,
+}
+
+impl FindingKind {
+    /// Stable name, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AcceptQueueFull => "accept_queue_full",
+            Self::DroppedOtherwise => "dropped_otherwise",
+            Self::HalfOpenPressure => "half_open_pressure",
+            Self::Burst => "burst",
+            Self::ConntrackFull => "conntrack_full",
+            Self::ConntrackUnknown => "conntrack_unknown",
+            Self::FastOpenFallback => "fast_open_fallback",
+        }
+    }
+
+    /// Whether somebody should look at it.
+    #[must_use]
+    pub fn is_trouble(self) -> bool {
+        match self {
+            Self::AcceptQueueFull | Self::DroppedOtherwise | Self::HalfOpenPressure | Self::ConntrackFull => true,
+            Self::Burst | Self::ConntrackUnknown | Self::FastOpenFallback => false,
+        }
+    }
+
+    /// What helps, if anything does.
+    #[must_use]
+    pub fn remedy(self) -> Option<&'static str> {
+        match self {
+            Self::AcceptQueueFull => {
+                Some("governorctl listeners shows whose; give listen() a longer backlog or accept faster")
+            }
+            Self::DroppedOtherwise => Some("nstat -az and dropwatch show why; a longer backlog does not help"),
+            Self::HalfOpenPressure => Some("keep net.ipv4.tcp_syncookies=1; a longer backlog does not help"),
+            Self::ConntrackFull => Some("raise net.netfilter.nf_conntrack_max, or exempt this traffic from tracking"),
+            Self::Burst | Self::ConntrackUnknown | Self::FastOpenFallback => None,
+        }
+    }
 }
 
 /// Health of the plane.

@@ -1,44 +1,33 @@
 //! Every metric with its meaning, built anew at each scrape so that series of what is gone disappear. Names are
 //! `governor_<noun>[_unit]`, units are seconds and 0–1 ratios. A value that is not known is absent, not 0.
 
-use super::Recorder;
+use super::page::{Labels, Page, Row};
+use super::{Recorder, kernel};
 use crate::daemon::translate;
 use crate::daemon::view::View;
-use crate::kernel::view::{ListenerView, Observation};
+use crate::kernel::view::Observation;
 use governor_common::wire::reply::Level;
 use governor_engine::io::Reason;
 use governor_engine::snapshot::{MemberState, PoolView};
-use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
-use std::sync::atomic::AtomicU64;
 
 /// Keys with a series of their own per pool; the rest are summed as `other`.
 const TOP_KEYS: usize = 10;
-
-/// Listeners and cgroups with series of their own; what does not fit is counted in `governor_series_omitted`.
-const MOST_LISTENERS: usize = 500;
-const MOST_CGROUPS: usize = 200;
-
-type Labels = Vec<(&'static str, String)>;
-type Row<T> = (Labels, T);
 
 /// All metrics as OpenMetrics text.
 ///
 /// # Errors
 /// A string cannot be written to, which does not happen.
 pub fn render(view: &View, seen: &Observation, recorder: &Recorder) -> Result<String, std::fmt::Error> {
-    let mut page = Page(Registry::with_prefix("governor"));
+    page(view, seen, recorder).text()
+}
+
+fn page(view: &View, seen: &Observation, recorder: &Recorder) -> Page {
+    let mut page = Page::new();
     node(&mut page, view, recorder);
     for_pools(&mut page, view);
     leases(&mut page, view);
-    listeners(&mut page, seen);
-    kernel(&mut page, seen);
-    let mut text = String::new();
-    encode(&mut text, &page.0)?;
-    Ok(text)
+    kernel::write(&mut page, seen);
+    page
 }
 
 fn node(page: &mut Page, view: &View, recorder: &Recorder) {
@@ -65,7 +54,7 @@ fn node(page: &mut Page, view: &View, recorder: &Recorder) {
         "Requests that can never be valid",
         vec![(Vec::new(), snapshot.totals.rejected + recorder.rejected.get())],
     );
-    page.0.register("park_wait_seconds", "Time from asking to grant, 0 when at once", recorder.waits.clone());
+    page.histogram("park_wait_seconds", "Time from asking to grant, 0 when at once", recorder.waits.clone());
 }
 
 fn for_pools(page: &mut Page, view: &View) {
@@ -164,65 +153,6 @@ fn leases(page: &mut Page, view: &View) {
     );
 }
 
-fn listeners(page: &mut Page, seen: &Observation) {
-    let shown = &seen.listeners[..seen.listeners.len().min(MOST_LISTENERS)];
-    let gauge = |value: &dyn Fn(&ListenerView) -> Option<f64>| -> Vec<Row<f64>> {
-        shown.iter().filter_map(|listener| Some((listener_labels(listener), value(listener)?))).collect()
-    };
-    let counter = |value: &dyn Fn(&ListenerView) -> Option<u64>| -> Vec<Row<u64>> {
-        shown.iter().filter_map(|listener| Some((listener_labels(listener), value(listener)?))).collect()
-    };
-    page.gauge("listener_depth", "Connections in the accept queue", gauge(&|row| Some(row.depth.into())));
-    page.gauge("listener_backlog", "Limit of the accept queue", gauge(&|row| row.backlog.map(Into::into)));
-    page.gauge("listener_depth_peak", "Deepest since first seen", gauge(&|row| row.depth_peak.map(Into::into)));
-    page.counter("listener_enqueued", "Connections that entered the accept queue", counter(&|row| row.enqueued_total));
-    page.counter("listener_accepted", "Connections that left it by accept", counter(&|row| row.accepted_total));
-    page.counter(
-        "listener_overflows",
-        "Packets refused because the accept queue was full; one client may count several times",
-        counter(&|row| row.overflows_total),
-    );
-    page.counter("listener_drops", "Any kernel discard at the listener", counter(&|row| row.drops_total));
-    let cgroups = seen.cgroups.as_deref().unwrap_or_default();
-    let mut rows = Vec::new();
-    for cgroup in cgroups.iter().take(MOST_CGROUPS) {
-        let path = cgroup.path.clone().unwrap_or_else(|| format!("id:{}", cgroup.id));
-        for (direction, open) in [("inbound", cgroup.inbound), ("outbound", cgroup.outbound)] {
-            let labels = vec![("cgroup", path.clone()), ("direction", direction.to_owned())];
-            rows.push((labels, f64::from(u32::try_from(open).unwrap_or(u32::MAX))));
-        }
-    }
-    page.gauge("cgroup_connections", "Open connections of a cgroup", rows);
-    let omitted = |all: usize, most: usize| f64::from(u32::try_from(all.saturating_sub(most)).unwrap_or(u32::MAX));
-    page.gauge(
-        "series_omitted",
-        "Listeners and cgroups without series because there are too many",
-        vec![
-            (vec![("of", "listeners".to_owned())], omitted(seen.listeners.len(), MOST_LISTENERS)),
-            (vec![("of", "cgroups".to_owned())], omitted(cgroups.len(), MOST_CGROUPS)),
-        ],
-    );
-}
-
-fn kernel(page: &mut Page, seen: &Observation) {
-    let health = &seen.health;
-    let tier = vec![("tier", seen.tier.as_str().to_owned())];
-    page.gauge("kernel_tier", "1 for the tier in use", vec![(tier, 1.0)]);
-    page.gauge("degraded", "Reasons why less is observed than asked for", {
-        let reasons = u32::try_from(seen.degraded.len()).unwrap_or(u32::MAX);
-        vec![(Vec::new(), f64::from(reasons))]
-    });
-    for (name, help, value) in [
-        ("kernel_lost_events", "Ring-buffer events lost, counted in the kernel", health.lost_events),
-        ("kernel_untracked", "Sockets no map entry could be made for", health.untracked),
-        ("kernel_drift", "Differences repaired by audits; must stay 0", health.drift),
-        ("kernel_audits", "Audits completed", health.audits),
-        ("kernel_audits_failed", "Audits that failed or were interrupted", health.audits_failed),
-    ] {
-        page.counter(name, help, vec![(Vec::new(), value)]);
-    }
-}
-
 fn in_flight(view: &View) -> u32 {
     view.snapshot.pools.iter().map(|pool| pool.in_flight).sum()
 }
@@ -241,33 +171,59 @@ fn shed_labels(pool: String, reason: Reason) -> Labels {
     vec![("pool", pool), ("reason", translate::reason(reason).to_owned()), ("scope", scope.to_owned())]
 }
 
-fn listener_labels(listener: &ListenerView) -> Labels {
-    vec![
-        ("netns", listener.netns.to_string()),
-        ("address", listener.address.to_string()),
-        ("port", listener.port.to_string()),
-        // Sockets of one SO_REUSEPORT group share everything but this.
-        ("cookie", listener.cookie.map(|cookie| cookie.to_string()).unwrap_or_default()),
-    ]
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::page::Registered;
+    use governor_common::wire::reply::Overload;
+    use governor_engine::policy::NodePolicy;
+    use governor_engine::snapshot::Snapshot;
+    use governor_engine::time::Instant;
+    use std::collections::BTreeMap;
 
-/// One exposition being written.
-struct Page(Registry);
+    const DOCUMENT: &str = include_str!("METRICS.md");
 
-impl Page {
-    fn gauge(&mut self, name: &str, help: &str, rows: Vec<Row<f64>>) {
-        let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
-        for (labels, value) in rows {
-            family.get_or_create(&labels).set(value);
-        }
-        self.0.register(name, help, family);
+    fn registered() -> Vec<Registered> {
+        let view = View {
+            now: Instant::default(),
+            epoch: 1,
+            snapshot: Snapshot::default(),
+            labels: BTreeMap::new(),
+            sessions: Vec::new(),
+            overload: Overload::default(),
+            bypass_remaining: None,
+            draining: false,
+            node: NodePolicy::default(),
+        };
+        page(&view, &Observation::default(), &Recorder::default()).registered().to_vec()
     }
 
-    fn counter(&mut self, name: &str, help: &str, rows: Vec<Row<u64>>) {
-        let family = Family::<Labels, Counter>::default();
-        for (labels, value) in rows {
-            family.get_or_create(&labels).inc_by(value);
+    /// The row of the document that a metric must have; the unit is the last word of a gauge's or histogram's name.
+    fn row(metric: &Registered) -> String {
+        let unit = match metric.name.rsplit('_').next() {
+            Some("seconds") => "s",
+            Some("ratio") => "0–1",
+            _ => "1",
+        };
+        format!("| `{}` | {} | {unit} | {} |", metric.name, metric.kind, metric.help)
+    }
+
+    #[test]
+    fn every_metric_is_documented_with_its_unit_and_meaning_and_nothing_else_is() {
+        let rows: Vec<String> = registered().iter().map(row).collect();
+        let missing: Vec<&String> = rows.iter().filter(|row| !DOCUMENT.contains(row.as_str())).collect();
+        assert!(missing.is_empty(), "METRICS.md lacks these rows:\n{missing:#?}");
+        for line in DOCUMENT.lines().filter(|line| line.starts_with("| `governor_")) {
+            assert!(rows.iter().any(|row| row == line), "METRICS.md documents what does not exist:\n{line}");
         }
-        self.0.register(name, help, family);
+    }
+
+    #[test]
+    fn no_metric_is_registered_twice() {
+        let mut names: Vec<String> = registered().into_iter().map(|metric| metric.name).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
     }
 }

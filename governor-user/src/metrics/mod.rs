@@ -2,6 +2,8 @@
 //! observation at each scrape ([`families`]). Labels are bounded; no raw key and no client address is ever one.
 
 pub mod families;
+mod kernel;
+mod page;
 pub mod serve;
 
 use governor_engine::time::Duration;

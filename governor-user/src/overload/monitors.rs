@@ -100,7 +100,7 @@ fn ramp(x: u64, (lo, hi): (u32, u32)) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::view::{Basis, CgroupView, Family, Tier};
+    use crate::kernel::view::{Basis, CgroupView, Family, Protocol, Tier};
     use governor_engine::time::Duration;
 
     fn config(ports: &[u16]) -> OverloadConfig {
@@ -116,11 +116,13 @@ mod tests {
         ListenerView {
             cookie: Some(u64::from(port)),
             netns: 1,
+            protocol: Protocol::Tcp,
             family: Family::Ipv4,
             address: "127.0.0.1".parse().unwrap(),
             port,
             backlog,
             depth,
+            abandoned: None,
             depth_peak: None,
             enqueued_total: None,
             accepted_total: None,

@@ -1,0 +1,89 @@
+//! What a tick says: the state of the plane as an [`Observation`]. Reads no source.
+
+use super::{Sampler, monotonic_ns};
+use crate::kernel::{
+    cgroup::Group,
+    connections::Open,
+    findings::{self, Queues},
+    netstat, preflight,
+    view::{Basis, CgroupView, ListenerView, NamespaceView, Observation, Tier},
+};
+use std::collections::BTreeMap;
+
+impl Sampler {
+    pub(super) fn observation(&self, open: Option<&BTreeMap<u64, Open>>) -> Observation {
+        let owner = |id| match self.cgroups.group(id) {
+            Group::At(path) => Some(path),
+            Group::Gone | Group::Unattributed => None,
+        };
+        let listeners = self.ledger.views(self.tier, owner, |inode| self.holders.of(inode));
+        let mut unattributed = 0;
+        let cgroups = open.map(|open| {
+            let mut views = Vec::with_capacity(open.len());
+            for (id, open) in open {
+                let path = match self.cgroups.group(*id) {
+                    Group::At(path) => Some(path),
+                    Group::Gone => None,
+                    Group::Unattributed => {
+                        unattributed += open.inbound + open.outbound;
+                        continue;
+                    }
+                };
+                let (id, Open { inbound, outbound }) = (*id, *open);
+                views.push(CgroupView { id, path, inbound, outbound, inbound_basis: Basis::Owner });
+            }
+            views.sort_by(|a, b| (a.path.is_none(), &a.path, a.id).cmp(&(b.path.is_none(), &b.path, b.id)));
+            views
+        });
+        Observation {
+            taken_ns: monotonic_ns(),
+            tier: self.tier,
+            degraded: self.degraded(open.is_some(), unattributed),
+            namespaces: self.namespace_views(&listeners),
+            listeners,
+            cgroups,
+            health: self.health,
+            hooks: self.hooks.clone(),
+        }
+    }
+
+    fn namespace_views(&self, listeners: &[ListenerView]) -> Vec<NamespaceView> {
+        let view = |(netns, totals): (u64, netstat::Totals)| {
+            let queues = Queues::of(listeners.iter().filter(|listener| listener.netns == netns));
+            NamespaceView {
+                netns,
+                home: netns == self.namespaces.home(),
+                generation: totals.generation,
+                somaxconn: totals.somaxconn,
+                counters: netstat::named(totals.all),
+                conntrack: totals.conntrack,
+                findings: findings::read(&totals, &queues),
+            }
+        };
+        self.counters.totals().map(view).collect()
+    }
+
+    fn degraded(&self, has_cgroups: bool, unattributed: u64) -> Vec<String> {
+        let mut lines = self.reasons.clone();
+        if self.tier == Tier::Procfs {
+            lines.push("connections per cgroup are unavailable on the procfs tier".to_owned());
+        } else if let Some(reason) = self.cgroups.unavailable() {
+            lines.push(reason.to_owned());
+        } else if !has_cgroups && self.unread.is_none() {
+            lines.push("connections per cgroup are unavailable: the hooks say why".to_owned());
+        } else if unattributed > 0 {
+            lines.push(
+                "connections of processes in the v2 root are in no group: this host is not pure cgroup v2".to_owned(),
+            );
+        }
+        lines.extend(self.unread.clone());
+        let denied = self.namespaces.denied();
+        if denied > 0 {
+            let why = preflight::namespaces_obstacle().unwrap_or_else(|| "not permitted".to_owned());
+            lines.push(format!("{denied} other network namespaces are not observed: {why}"));
+        }
+        lines.extend(self.blind.iter().cloned());
+        lines.extend(self.trouble.iter().map(|(netns, what)| format!("network namespace {netns}: {what}")));
+        lines
+    }
+}

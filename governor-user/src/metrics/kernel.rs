@@ -1,0 +1,158 @@
+//! What the kernel plane sees, as series: listeners, cgroups, network namespaces, and the plane's own health.
+
+use super::page::{Labels, Page, Row};
+use crate::kernel::view::{Conntrack, ListenerView, NamespaceCounters, Observation};
+
+/// Listeners, cgroups and namespaces with series of their own; what does not fit is counted in
+/// `governor_series_omitted`.
+const MOST_LISTENERS: usize = 500;
+const MOST_CGROUPS: usize = 200;
+const MOST_NAMESPACES: usize = 200;
+
+/// Writes all of it.
+pub(super) fn write(page: &mut Page, seen: &Observation) {
+    listeners(page, &seen.listeners[..seen.listeners.len().min(MOST_LISTENERS)]);
+    cgroups(page, seen);
+    namespaces(page, seen);
+    health(page, seen);
+    let cgroups = seen.cgroups.as_deref().unwrap_or_default().len();
+    page.gauge(
+        "series_omitted",
+        "Listeners, cgroups and namespaces without series because there are too many",
+        [
+            ("listeners", seen.listeners.len(), MOST_LISTENERS),
+            ("cgroups", cgroups, MOST_CGROUPS),
+            ("namespaces", seen.namespaces.len(), MOST_NAMESPACES),
+        ]
+        .map(|(of, all, most)| (vec![("of", of.to_owned())], number(all.saturating_sub(most))))
+        .to_vec(),
+    );
+}
+
+fn listeners(page: &mut Page, shown: &[ListenerView]) {
+    let gauge = |value: &dyn Fn(&ListenerView) -> Option<f64>| -> Vec<Row<f64>> {
+        shown.iter().filter_map(|listener| Some((listener_labels(listener), value(listener)?))).collect()
+    };
+    let counter = |value: &dyn Fn(&ListenerView) -> Option<u64>| -> Vec<Row<u64>> {
+        shown.iter().filter_map(|listener| Some((listener_labels(listener), value(listener)?))).collect()
+    };
+    page.gauge("listener_depth", "Connections in the accept queue", gauge(&|row| Some(row.depth.into())));
+    page.gauge(
+        "listener_abandoned",
+        "Connections in the accept queue that the client has closed already",
+        gauge(&|row| row.abandoned.map(Into::into)),
+    );
+    page.gauge("listener_backlog", "Limit of the accept queue", gauge(&|row| row.backlog.map(Into::into)));
+    page.gauge("listener_depth_peak", "Deepest since first seen", gauge(&|row| row.depth_peak.map(Into::into)));
+    page.counter("listener_enqueued", "Connections that entered the accept queue", counter(&|row| row.enqueued_total));
+    page.counter("listener_accepted", "Connections that left it by accept", counter(&|row| row.accepted_total));
+    page.counter(
+        "listener_overflows",
+        "Packets refused because the accept queue was full; one client may count several times",
+        counter(&|row| row.overflows_total),
+    );
+    page.counter("listener_drops", "Any kernel discard at the listener", counter(&|row| row.drops_total));
+}
+
+fn cgroups(page: &mut Page, seen: &Observation) {
+    let mut rows = Vec::new();
+    for cgroup in seen.cgroups.as_deref().unwrap_or_default().iter().take(MOST_CGROUPS) {
+        let path = cgroup.path.clone().unwrap_or_else(|| format!("id:{}", cgroup.id));
+        for (direction, open) in [("inbound", cgroup.inbound), ("outbound", cgroup.outbound)] {
+            let labels = vec![("cgroup", path.clone()), ("direction", direction.to_owned())];
+            rows.push((labels, count(open)));
+        }
+    }
+    page.gauge("cgroup_connections", "Open connections of a cgroup", rows);
+}
+
+fn namespaces(page: &mut Page, seen: &Observation) {
+    let shown = &seen.namespaces[..seen.namespaces.len().min(MOST_NAMESPACES)];
+    let label = |netns: u64| vec![("netns", netns.to_string())];
+    let mut counter = |name: &str, help: &str, value: fn(&NamespaceCounters) -> Option<u64>| {
+        let rows = shown.iter().filter_map(|namespace| Some((label(namespace.netns), value(&namespace.counters)?)));
+        page.counter(name, help, rows.collect());
+    };
+    counter(
+        "namespace_listen_overflows",
+        "Packets refused because an accept queue was full (ListenOverflows)",
+        |counters| counters.listen_overflows,
+    );
+    counter(
+        "namespace_listen_drops",
+        "Any kernel discard at a listener, overflows included (ListenDrops)",
+        |counters| counters.listen_drops,
+    );
+    counter(
+        "namespace_half_open_drops",
+        "SYNs refused because the table of half-open connections was full (TCPReqQFullDrop)",
+        |counters| counters.request_queue_full_drops,
+    );
+    counter(
+        "namespace_half_open_cookies",
+        "SYNs answered by a cookie because it was full (TCPReqQFullDoCookies)",
+        |counters| counters.request_queue_full_cookies,
+    );
+    counter("namespace_syncookies_sent", "SYN cookies sent", |counters| counters.syncookies_sent);
+    counter("namespace_syncookies_received", "SYN cookies that came back right", |counters| {
+        counters.syncookies_received
+    });
+    counter("namespace_syncookies_failed", "SYN cookies that came back wrong", |counters| counters.syncookies_failed);
+    counter(
+        "namespace_fast_open_overflows",
+        "Fast Open connections that fell back to the normal handshake; no overload",
+        |counters| counters.fast_open_overflows,
+    );
+    counter("namespace_passive_opens", "Connections opened by the other side", |counters| counters.passive_opens);
+    let gauge = |value: &dyn Fn(Conntrack) -> Option<u64>| -> Vec<Row<f64>> {
+        let rows = shown.iter().filter_map(|row| Some((label(row.netns), count(value(row.conntrack)?))));
+        rows.collect()
+    };
+    let table = |pick: fn(u64, u64) -> u64| {
+        move |conntrack| match conntrack {
+            Conntrack::Table { count, max } => Some(pick(count, max)),
+            Conntrack::Absent | Conntrack::Unknown => None,
+        }
+    };
+    page.gauge("namespace_conntrack_entries", "Connections tracked", gauge(&table(|count, _| count)));
+    page.gauge("namespace_conntrack_limit", "Connections tracked at most", gauge(&table(|_, max| max)));
+}
+
+fn health(page: &mut Page, seen: &Observation) {
+    let health = &seen.health;
+    let tier = vec![("tier", seen.tier.as_str().to_owned())];
+    page.gauge("kernel_tier", "1 for the tier in use", vec![(tier, 1.0)]);
+    page.gauge(
+        "degraded",
+        "Reasons why less is observed than asked for",
+        vec![(Vec::new(), number(seen.degraded.len()))],
+    );
+    for (name, help, value) in [
+        ("kernel_lost_events", "Ring-buffer events lost, counted in the kernel", health.lost_events),
+        ("kernel_untracked", "Sockets no map entry could be made for", health.untracked),
+        ("kernel_drift", "Differences repaired by audits; must stay 0", health.drift),
+        ("kernel_audits", "Audits completed", health.audits),
+        ("kernel_audits_failed", "Audits that failed or were interrupted", health.audits_failed),
+    ] {
+        page.counter(name, help, vec![(Vec::new(), value)]);
+    }
+}
+
+fn listener_labels(listener: &ListenerView) -> Labels {
+    vec![
+        ("netns", listener.netns.to_string()),
+        ("address", listener.address.to_string()),
+        ("port", listener.port.to_string()),
+        // Sockets of one SO_REUSEPORT group share everything but this.
+        ("cookie", listener.cookie.map(|cookie| cookie.to_string()).unwrap_or_default()),
+    ]
+}
+
+/// Exact up to 2³².
+fn count(value: u64) -> f64 {
+    f64::from(u32::try_from(value).unwrap_or(u32::MAX))
+}
+
+fn number(value: usize) -> f64 {
+    f64::from(u32::try_from(value).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,84 @@
+//! One exposition being written. Keeps the list of what was registered, so that the documentation can be held against
+//! it.
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+
+/// Labels of one series.
+pub(super) type Labels = Vec<(&'static str, String)>;
+/// One series.
+pub(super) type Row<T> = (Labels, T);
+
+/// One metric as a scraper sees it, without its values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Registered {
+    /// Full name, with the suffix that a counter's samples have.
+    pub(super) name: String,
+    /// `counter`, `gauge` or `histogram`.
+    pub(super) kind: &'static str,
+    /// What it means.
+    pub(super) help: String,
+}
+
+/// The page.
+#[derive(Debug)]
+pub(super) struct Page {
+    registry: Registry,
+    registered: Vec<Registered>,
+}
+
+impl Page {
+    pub(super) fn new() -> Self {
+        Self { registry: Registry::with_prefix("governor"), registered: Vec::new() }
+    }
+
+    pub(super) fn gauge(&mut self, name: &str, help: &str, rows: Vec<Row<f64>>) {
+        let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+        for (labels, value) in rows {
+            family.get_or_create(&labels).set(value);
+        }
+        self.note(format!("governor_{name}"), "gauge", help);
+        self.registry.register(name, help, family);
+    }
+
+    pub(super) fn counter(&mut self, name: &str, help: &str, rows: Vec<Row<u64>>) {
+        let family = Family::<Labels, Counter>::default();
+        for (labels, value) in rows {
+            family.get_or_create(&labels).inc_by(value);
+        }
+        self.note(format!("governor_{name}_total"), "counter", help);
+        self.registry.register(name, help, family);
+    }
+
+    /// A histogram that the daemon observes itself.
+    pub(super) fn histogram(&mut self, name: &str, help: &str, histogram: Histogram) {
+        self.note(format!("governor_{name}"), "histogram", help);
+        self.registry.register(name, help, histogram);
+    }
+
+    /// What was registered, in order.
+    #[cfg(test)]
+    pub(super) fn registered(&self) -> &[Registered] {
+        &self.registered
+    }
+
+    /// As OpenMetrics text.
+    ///
+    /// # Errors
+    /// A string cannot be written to, which does not happen.
+    pub(super) fn text(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
+    fn note(&mut self, name: String, kind: &'static str, help: &str) {
+        self.registered.push(Registered { name, kind, help: help.to_owned() });
+    }
+}

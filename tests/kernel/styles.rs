@@ -1,0 +1,71 @@
+//! Every way to accept counts each accept once and returns to nothing after the close, whoever closes; also for those
+//! that slept in accept before the programs came.
+
+use crate::world::{eventually, listener, namespace, open_in, plane};
+use governor_user::kernel::view::{Basis, Tier};
+use support::{cgroup::Cgroup, peer::Peer};
+
+const STYLES: [&str; 4] = ["asleep", "many", "events", "workers"];
+const CONNECTIONS: u32 = 20;
+
+/// When the server begins to accept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begins {
+    BeforeAttach,
+    AfterAttach,
+}
+
+fn accepts_count_once(begins: Begins) {
+    for (index, style) in STYLES.iter().enumerate() {
+        let Some(namespace) = namespace() else { return };
+        let of_server = Cgroup::create(&format!("style-server-{style}")).expect("cgroups can be made");
+        let of_client = Cgroup::create(&format!("style-client-{style}")).expect("cgroups can be made");
+        let mut server = Peer::start_in(&namespace, &of_server);
+        let mut client = Peer::start_in(&namespace, &of_client);
+        let port = server.listen("127.0.0.1", 64);
+        if begins == Begins::BeforeAttach {
+            server.begin_accepting(style, port, CONNECTIONS);
+        }
+        let Some(plane) = plane(Tier::Tracepoint) else { return };
+        if begins == Begins::AfterAttach {
+            server.begin_accepting(style, port, CONNECTIONS);
+        }
+        eventually(&plane, "the listener", |seen| {
+            listener(seen, &namespace, port).is_some_and(|row| row.enqueued_total.is_some())
+        });
+        client.connect("127.0.0.1", port, CONNECTIONS);
+        server.finish_accepting();
+
+        let seen = eventually(&plane, style, |seen| {
+            listener(seen, &namespace, port).is_some_and(|row| row.accepted_total == Some(CONNECTIONS.into()))
+                && open_in(seen, of_server.path()) == (CONNECTIONS.into(), 0)
+        });
+        let row = listener(&seen, &namespace, port).expect("it was seen just now");
+        assert_eq!((row.enqueued_total, row.depth), (Some(CONNECTIONS.into()), 0), "{style}");
+        let group = seen.cgroups.iter().flatten().find(|group| group.id == of_server.id());
+        let group = group.expect("it was seen just now");
+        assert_eq!(group.inbound_basis, Basis::Owner, "this tier knows the listener's creator only");
+
+        if index % 2 == 0 {
+            client.close_connections();
+            server.close_all();
+        } else {
+            server.close_all();
+            client.close_connections();
+        }
+        let seen = eventually(&plane, "nothing open", |seen| {
+            open_in(seen, of_server.path()) == (0, 0) && open_in(seen, of_client.path()) == (0, 0)
+        });
+        assert_eq!((seen.health.drift, seen.health.untracked), (0, 0), "{style}");
+    }
+}
+
+#[test]
+fn every_style_of_accepting_counts_once() {
+    accepts_count_once(Begins::AfterAttach);
+}
+
+#[test]
+fn every_style_of_accepting_counts_once_when_it_slept_before_attach() {
+    accepts_count_once(Begins::BeforeAttach);
+}

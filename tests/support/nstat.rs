@@ -1,0 +1,24 @@
+//! What `nstat` says of a namespace's counters: the second opinion that observations are held against.
+
+use crate::netns::Netns;
+use std::process::Command;
+
+/// The counters with these names (`TcpExtListenDrops`), in this order, since the namespace exists.
+///
+/// # Panics
+/// When `nstat` does not run or does not know one.
+#[must_use]
+pub fn counters(namespace: &Netns, names: &[&str]) -> Vec<u64> {
+    let output = Command::new("ip")
+        .args(["netns", "exec", namespace.name(), "nstat", "-asz"])
+        .output()
+        .expect("ip and nstat are installed");
+    assert!(output.status.success(), "nstat failed: {}", String::from_utf8_lossy(&output.stderr));
+    let table = String::from_utf8(output.stdout).expect("nstat prints text");
+    let counter = |name: &&str| {
+        let row = table.lines().find(|line| line.split_whitespace().next() == Some(*name));
+        let value = row.and_then(|row| row.split_whitespace().nth(1)).and_then(|value| value.parse().ok());
+        value.unwrap_or_else(|| panic!("nstat shows no {name}: {table}"))
+    };
+    names.iter().map(counter).collect()
+}
