@@ -69,7 +69,9 @@ fn nothing_is_left_of_connections_of_every_ending_across_restarts() {
                     && open_in(seen, of_client.path()) == (0, 3)
                     && listeners_in(seen, &namespace).len() == 1
             });
-            assert_eq!((seen.health.drift, seen.health.untracked, seen.health.lost_events), (0, 0, 0));
+            let health = seen.health;
+            let wrong = (health.drift, health.untracked, health.lost_events);
+            assert_eq!(wrong, (0, 0, 0), "by round {round} of {rounds}, {ending:?}: {health:?}");
             plane.stop();
             // What happens while nobody watches is in the next life's seed.
             play(*ending, &namespace, &of_server, &of_client);
