@@ -91,7 +91,7 @@ fn tally(bytes: &[u8]) -> Scan {
 
 /// An audit in progress: the counters at its start and what the scans since then saw. It is conclusive only if every
 /// network namespace with connections was scanned.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Audit {
     before: BTreeMap<u64, CgroupState>,
     seen: BTreeMap<u64, OpenConnections>,
@@ -100,10 +100,12 @@ pub struct Audit {
 /// How far the counters were from the truth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drift {
-    /// Sum of the absolute differences that no change during the audit explains.
+    /// Sum of the absolute differences that no change during the audit explains and that the audit before found too.
     pub total: u64,
     /// What to add to a cgroup's counters from now on, where nothing changed during the audit, so that it is exact.
     pub(super) corrections: BTreeMap<u64, (i64, i64)>,
+    /// Differences found for the first time, with the correction each would need.
+    pub(super) doubts: BTreeMap<u64, (i64, i64)>,
 }
 
 impl Audit {
@@ -121,8 +123,14 @@ impl Audit {
     }
 
     /// Compares with the counters as they are now. Counters only rise, so their rise since the start bounds what can
-    /// have changed while the scans ran.
-    pub(super) fn finish(self, after: &BTreeMap<u64, CgroupState>, corrections: &BTreeMap<u64, (i64, i64)>) -> Drift {
+    /// have changed while the scans ran. A difference counts once the next audit finds it again: a missed event stays
+    /// missed, but the sockets of a namespace that is being torn down are open and nowhere to be seen for a moment.
+    pub(super) fn finish(
+        self,
+        after: &BTreeMap<u64, CgroupState>,
+        corrections: &BTreeMap<u64, (i64, i64)>,
+        doubts: &BTreeMap<u64, (i64, i64)>,
+    ) -> Drift {
         let mut drift = Drift::default();
         for (id, now) in after {
             let seen = self.seen.get(id).copied().unwrap_or_default();
@@ -134,12 +142,20 @@ impl Audit {
             let earlier = corrections.get(id).copied().unwrap_or_default();
             let shown =
                 (now.inbound().saturating_add_signed(earlier.0), now.outbound().saturating_add_signed(earlier.1));
-            drift.total += seen.inbound.abs_diff(shown.0).saturating_sub(inbound_changes);
-            drift.total += seen.outbound.abs_diff(shown.1).saturating_sub(outbound_changes);
+            let unexplained = seen.inbound.abs_diff(shown.0).saturating_sub(inbound_changes)
+                + seen.outbound.abs_diff(shown.1).saturating_sub(outbound_changes);
+            if unexplained == 0 {
+                continue;
+            }
             let correction = (
                 if inbound_changes == 0 { difference(seen.inbound, now.inbound()) } else { earlier.0 },
                 if outbound_changes == 0 { difference(seen.outbound, now.outbound()) } else { earlier.1 },
             );
+            if doubts.get(id) != Some(&correction) {
+                drift.doubts.insert(*id, correction);
+                continue;
+            }
+            drift.total += unexplained;
             if correction != earlier {
                 drift.corrections.insert(*id, correction);
             }
@@ -170,7 +186,10 @@ mod tests {
         let mut audit = Audit::new(before);
         let cgroups = BTreeMap::from([(7, OpenConnections { inbound, outbound: 0 })]);
         audit.add(&Scan { cgroups, ..Scan::default() });
-        audit.finish(after, &BTreeMap::new())
+        let again = audit.clone();
+        let first = audit.finish(after, &BTreeMap::new(), &BTreeMap::new());
+        assert_eq!((first.total, first.corrections.len()), (0, 0), "one audit alone proves nothing");
+        again.finish(after, &BTreeMap::new(), &first.doubts)
     }
 
     #[test]
@@ -182,6 +201,16 @@ mod tests {
     fn a_difference_at_rest_is_drift_and_is_repaired() {
         let drift = audit(counters(10, 4), 5, &counters(10, 4));
         assert_eq!((drift.total, drift.corrections), (1, BTreeMap::from([(7, (-1, 0))])));
+    }
+
+    #[test]
+    fn a_difference_that_the_next_audit_does_not_find_is_none() {
+        let torn_down = BTreeMap::from([(7, (-1, 0))]);
+        let seen =
+            Scan { cgroups: BTreeMap::from([(7, OpenConnections { inbound: 5, outbound: 0 })]), ..Scan::default() };
+        let mut audit = Audit::new(counters(10, 5));
+        audit.add(&seen);
+        assert_eq!(audit.finish(&counters(10, 5), &BTreeMap::new(), &torn_down), Drift::default());
     }
 
     #[test]

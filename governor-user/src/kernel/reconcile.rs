@@ -6,7 +6,9 @@
 //! ```
 //!
 //! The second walk is what makes an audit conclusive: a namespace that it finds and the scans did not visit may hold
-//! connections that the counters have and the scans have not, and repairing that would break a right count.
+//! connections that the counters have and the scans have not, and repairing that would break a right count. A namespace
+//! that is being torn down can be entered by nobody and still has open sockets for a moment, so a difference is drift only
+//! when the next audit finds it too.
 
 use super::{
     netns::Namespaces,

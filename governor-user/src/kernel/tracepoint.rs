@@ -64,6 +64,8 @@ pub struct Tracepoint {
     loaded: Loaded,
     /// What audits found missing, added to what the counters say.
     corrections: BTreeMap<u64, (i64, i64)>,
+    /// What the last audit found for the first time.
+    doubts: BTreeMap<u64, (i64, i64)>,
     /// Listeners with an entry that the last scan of their namespace did not see.
     suspects: BTreeSet<u64>,
 }
@@ -121,7 +123,8 @@ impl Tracepoint {
             return Err(AttachError(obstacle));
         }
         let loaded = loader::load(*options).map_err(|error: LoadError| AttachError(loader::chain(&error)))?;
-        let mut this = Self { loaded, corrections: BTreeMap::new(), suspects: BTreeSet::new() };
+        let mut this =
+            Self { loaded, corrections: BTreeMap::new(), doubts: BTreeMap::new(), suspects: BTreeSet::new() };
         let expected = selftest::Expected { enqueue: this.loaded.sees_enqueues, marks: this.loaded.counts_cgroups };
         selftest::run(&this.loaded.maps, expected)
             .map_err(|error: SelfTestError| AttachError(loader::chain(&error)))?;
@@ -198,13 +201,14 @@ impl Tracepoint {
         Ok(Audit::new(self.loaded.maps.cgroups()?))
     }
 
-    /// Compares what was open with the counters and repairs them where the difference is certain. Drop the audit
+    /// Compares what was open with the counters and repairs them where two audits in a row find the same difference. Drop the audit
     /// instead when a namespace could not be scanned: what was not seen is not closed.
     ///
     /// # Errors
     /// When the maps cannot be read.
     pub fn finish_audit(&mut self, audit: Audit) -> Result<Drift, ReadError> {
-        let drift = audit.finish(&self.loaded.maps.cgroups()?, &self.corrections);
+        let drift = audit.finish(&self.loaded.maps.cgroups()?, &self.corrections, &self.doubts);
+        self.doubts.clone_from(&drift.doubts);
         self.corrections.extend(drift.corrections.iter().map(|(id, correction)| (*id, *correction)));
         self.corrections.retain(|_, correction| *correction != (0, 0));
         Ok(drift)
