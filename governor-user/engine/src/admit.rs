@@ -257,6 +257,8 @@ impl Engine {
         let Some(parked) = self.unpark(park) else { return };
         let obstacle = self.pools[parked.ask.pool.index()].judge(&parked.ask).err().unwrap_or(Obstacle::Exhausted);
         let refusal = self.refusal(&parked.ask, obstacle);
+        // What it wanted is there to be shared by those who still wait.
+        self.wake(parked.ask.pool);
         self.shed(parked.ask, refusal);
     }
 

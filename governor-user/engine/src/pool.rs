@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::demand::Demand;
 use crate::id::{KeyId, MemberId, PoolId};
 use crate::io::{Kind, MemberNews, Reason};
 use crate::load::{Holder, Load};
@@ -141,15 +142,21 @@ impl Pool {
 
     /// Counts a lease in.
     pub(crate) fn add(&mut self, member: Option<MemberId>, holder: Holder, kind: Kind) {
-        self.change(member, |load| load.add(holder, kind), holder);
+        self.change(member, |load| load.add(holder, kind), holder, Demand::add);
     }
 
     /// Counts a lease out.
     pub(crate) fn remove(&mut self, member: Option<MemberId>, holder: Holder, kind: Kind) {
-        self.change(member, |load| load.remove(holder, kind), holder);
+        self.change(member, |load| load.remove(holder, kind), holder, Demand::remove);
     }
 
-    fn change(&mut self, member: Option<MemberId>, change: impl Fn(&mut Load) -> u32, holder: Holder) {
+    fn change(
+        &mut self,
+        member: Option<MemberId>,
+        change: impl Fn(&mut Load) -> u32,
+        holder: Holder,
+        wanted: fn(&mut Demand, KeyId),
+    ) {
         let open = match member {
             Some(id) => {
                 let member = &mut self.members[id.index()];
@@ -162,7 +169,7 @@ impl Pool {
             }
         };
         if open {
-            self.sets.change(member, holder, change);
+            self.sets.change(member, holder, change, wanted);
         }
     }
 
@@ -222,7 +229,8 @@ impl Pool {
     }
 
     fn standing_in(&self, set: &CandidateSet, holder: Holder) -> Standing {
-        share::judge(self.policy.fair_share, self.policy.min_guarantee, set.capacity, &set.load, holder)
+        let (rule, least) = (self.policy.fair_share, self.policy.min_guarantee);
+        share::judge(rule, least, set.capacity, &set.load, &set.demand, holder)
     }
 
     /// The fair-share rule stands in the way of this holder, and acts.
