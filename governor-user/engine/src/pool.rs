@@ -9,7 +9,7 @@ use crate::io::{Kind, MemberNews, Reason};
 use crate::load::{Holder, Load};
 use crate::member::Member;
 use crate::park::{Ask, Class};
-use crate::policy::{Mode, PoolPolicy};
+use crate::policy::{FairShare, Mode, PoolPolicy};
 use crate::retry::{DrainMeter, TypicalService, VirtualQueue};
 use crate::set::{CandidateSet, SetId, Sets};
 use crate::share::{self, Standing};
@@ -233,6 +233,11 @@ impl Pool {
         share::judge(rule, least, set.capacity, &set.load, &set.demand, holder)
     }
 
+    /// `max-min` acts.
+    fn is_max_min(&self) -> bool {
+        matches!(self.policy.fair_share, FairShare::MaxMin { .. }) && self.policy.mode == Mode::Enforce
+    }
+
     /// The fair-share rule stands in the way of this holder, and acts.
     fn is_over_share(&self, set: &CandidateSet, class: Class, holder: Holder) -> bool {
         class == Class::Keyed && self.policy.mode == Mode::Enforce && !self.standing_in(set, holder).admitted
@@ -258,7 +263,7 @@ impl Pool {
     /// slots, ties to the lower index.
     ///
     /// Ordinary work needs room twice: on the member (all its leases count, so the reserve stays free), and in the set
-    /// (ordinary leases below C). The second matters after a shrink or a re-registration only: then nothing is granted
+    /// (ordinary leases below C; under `max-min`, all leases). The second matters after a shrink or a re-registration only: then nothing is granted
     /// until it fits. A move is no new lease and needs room on the member alone. Re-attached work has one candidate and
     /// may fill it.
     fn place(&self, set: &CandidateSet, class: Class, sticky: Option<MemberId>) -> Option<Option<MemberId>> {
@@ -271,6 +276,9 @@ impl Pool {
             member.open && member.load.total() < slots
         };
         if matches!(class, Class::Keyless | Class::Keyed) && set.load.ordinary() >= set.capacity {
+            return None;
+        }
+        if class == Class::Keyed && self.is_max_min() && set.load.total() >= set.capacity {
             return None;
         }
         sticky

@@ -26,7 +26,7 @@ pub(crate) struct Standing {
 /// With C = 0 (every candidate cools, drains or has no slots) there is nothing to split and the rule is inactive
 /// (A2): such a request is for the member step to judge. Requests without a key are never judged (A9).
 ///
-/// `max-min` (A20): congested iff `T ≥ C − H`; then `F(key_in_flight + 1) ≤ C − H`, see [`water_level`]. `T < C` always.
+/// `max-min` (A20): congested iff `T ≥ C − H`; then `F(key_in_flight + 1) ≤ C − H`, see [`water_level`].
 pub(crate) fn judge(
     rule: FairShare,
     min_guarantee: u32,
@@ -50,10 +50,6 @@ pub(crate) fn judge(
             (water_level(shared, load, demand, holder), capacity > 0 && load.total() >= shared)
         }
     };
-    if matches!(rule, FairShare::MaxMin { .. }) && capacity > 0 && load.total() >= capacity {
-        let admitted = holder.is_none();
-        return Standing { key_in_flight, share, active_keys, congested, admitted };
-    }
     let admitted = !congested || holder.is_none() || key_in_flight < share;
     Standing { key_in_flight, share, active_keys, congested, admitted }
 }
@@ -144,7 +140,7 @@ mod tests {
             (&[(1, 96)], &[], 1, 96, false),
             // A newcomer finds the headroom, whoever holds the rest.
             (&[(1, 96)], &[], 2, 48, true),
-            (&[(1, 100)], &[], 2, 48, false),
+            (&[(1, 100)], &[], 2, 48, true),
             // Nine light keys that want one each leave 87.
             (&[(1, 87), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1)], &[], 1, 87, false),
             (&[(1, 86), (2, 2), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1)], &[], 1, 86, false),
