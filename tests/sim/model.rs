@@ -477,6 +477,7 @@ impl Model {
         self.next_decision += 1;
         let origin = self.origin_and_status(w, reason, origin, why);
         let mut decision = self.decision(w, id, Outcome::Shed, reason, origin);
+        let least = self.least_wait(w, reason);
         let pool = &mut self.pools[index(w.pool.0)];
         let (ends, tail) =
             if origin.0 == Origin::Node { (&self.ends, &mut self.tail) } else { (&pool.ends, &mut pool.tail) };
@@ -485,13 +486,31 @@ impl Model {
             (None, None) => jittered(Duration::ZERO, id),
             (None, Some(gap)) => {
                 *tail = later(*tail, self.now, gap);
-                jittered(tail.since(self.now), id)
+                jittered(tail.since(self.now).max(least), id)
             }
         };
         self.out.push(Output::Shed { session: w.session, request: w.request, decision });
         if let Some(lease) = w.lease {
             self.end_lease(lease);
         }
+    }
+
+    /// A23: until the key is below its share, by the ends of its own leases, but not longer than until the pool is loose.
+    fn least_wait(&self, w: &Parked, reason: Reason) -> Duration {
+        let pool = &self.pools[index(w.pool.0)];
+        let Some(gap) = interval(&pool.ends, self.now).filter(|_| reason == Reason::FairShare) else {
+            return Duration::ZERO;
+        };
+        let (held, share, t, c, ..) = self.share(w);
+        let loose = |t: u32| match pool.policy.fair_share {
+            FairShare::Off => true,
+            FairShare::EqualSplit { threshold } => c == 0 || t * 100 < c * u32::from(threshold),
+            FairShare::MaxMin { headroom } => c == 0 || t < c - headroom.slots(c),
+        };
+        let ends = (0..=t).find(|ends| loose(t - ends)).unwrap_or(t + 1);
+        let own = (held + 1).saturating_sub(share);
+        let below = if held == 0 { 0 } else { gap.as_nanos() * u128::from(own * t) / u128::from(held) };
+        Duration::from_nanos(u64::try_from(below.min(gap.as_nanos() * u128::from(ends))).unwrap())
     }
 
     fn observe(&mut self, w: &Parked) -> bool {
@@ -508,7 +527,7 @@ impl Model {
         let mut decision = self.decision(w, id, outcome, reason, origin);
         let wait = interval(&pool.ends, self.now)
             .map_or(Duration::ZERO, |gap| later(pool.tail, self.now, gap).since(self.now));
-        decision.retry_after = jittered(wait, id);
+        decision.retry_after = jittered(wait.max(self.least_wait(w, reason)), id);
         self.next_record += 1;
         self.out.push(Output::WouldHave { decision });
         true

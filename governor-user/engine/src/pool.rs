@@ -10,10 +10,10 @@ use crate::load::{Holder, Load};
 use crate::member::Member;
 use crate::park::{Ask, Class};
 use crate::policy::{FairShare, Mode, PoolPolicy};
-use crate::retry::{DrainMeter, TypicalService, VirtualQueue};
+use crate::retry::{self, DrainMeter, TypicalService, VirtualQueue};
 use crate::set::{CandidateSet, SetId, Sets};
 use crate::share::{self, Standing};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// One pool.
 #[derive(Clone, Debug)]
@@ -236,6 +236,20 @@ impl Pool {
     /// `max-min` acts.
     fn is_max_min(&self) -> bool {
         matches!(self.policy.fair_share, FairShare::MaxMin { .. }) && self.policy.mode == Mode::Enforce
+    }
+
+    /// What a request refused by its share has to wait at least, when leases end `interval` apart (A23).
+    pub(crate) fn least_wait(&self, ask: &Ask, reason: Reason, interval: Option<Duration>) -> Duration {
+        match interval {
+            Some(interval) if reason == Reason::FairShare => {
+                let set = self.sets.get(ask.set);
+                let standing = self.standing_in(set, ask.holder);
+                let until_below = (standing.key_in_flight + 1).saturating_sub(standing.share);
+                let own = (standing.key_in_flight, set.load.total());
+                retry::until_fair(interval, until_below, own, standing.until_loose)
+            }
+            _ => Duration::ZERO,
+        }
     }
 
     /// The fair-share rule stands in the way of this holder, and acts.

@@ -18,6 +18,8 @@ pub(crate) struct Standing {
     pub(crate) congested: bool,
     /// The rule lets the requester in.
     pub(crate) admitted: bool,
+    /// Leases that must end until the set is no longer congested; 0 if it is not.
+    pub(crate) until_loose: u32,
 }
 
 /// `equal-split` (A3, A4): congested iff `T·100 ≥ C·threshold`; then `key_in_flight + 1 ≤ max(min_guarantee, C /
@@ -38,20 +40,23 @@ pub(crate) fn judge(
     let key_in_flight = if holder.is_some() { load.of(holder) } else { 0 };
     let newcomer = holder.is_some() && key_in_flight == 0;
     let active_keys = load.active_keys() + u32::from(newcomer);
-    let (share, congested) = match rule {
-        FairShare::Off => (capacity, false),
+    let (share, congested_from) = match rule {
+        FairShare::Off => (capacity, None),
         FairShare::EqualSplit { threshold } => {
             let split = capacity.checked_div(active_keys).unwrap_or(capacity);
-            let full = u64::from(load.total()) * 100 >= u64::from(capacity) * u64::from(threshold);
-            (split.max(min_guarantee), full && capacity > 0)
+            let from = (u64::from(capacity) * u64::from(threshold)).div_ceil(100);
+            (split.max(min_guarantee), u32::try_from(from).ok())
         }
         FairShare::MaxMin { headroom } => {
             let shared = capacity - headroom.slots(capacity);
-            (water_level(shared, load, demand, holder), capacity > 0 && load.total() >= shared)
+            (water_level(shared, load, demand, holder), Some(shared))
         }
     };
+    let congested_from = congested_from.filter(|from| capacity > 0 && load.total() >= *from);
+    let congested = congested_from.is_some();
+    let until_loose = congested_from.map_or(0, |from| load.total() - from + 1);
     let admitted = !congested || holder.is_none() || key_in_flight < share;
-    Standing { key_in_flight, share, active_keys, congested, admitted }
+    Standing { key_in_flight, share, active_keys, congested, admitted, until_loose }
 }
 
 /// The most a key may hold of what is `shared` by water-filling: the largest n with F(n) ≤ shared, where F(n) adds up
