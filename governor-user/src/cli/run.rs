@@ -4,7 +4,9 @@ use super::answer::{Answer, Error, Exit};
 use super::args::{Args, Command, Format};
 use super::client::Client;
 use super::render::Style;
-use super::{bypass, cgroups, completions, config, doctor, explain, keys, leases, listeners, pools, set, status};
+use super::{
+    advise, bypass, cgroups, completions, config, doctor, explain, keys, leases, listeners, pools, set, status,
+};
 use clap::Parser;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -79,6 +81,7 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
         Command::Keys { pool } => keys::run(&ctl, pool),
         Command::Leases { pool, idle } => leases::run(&ctl, pool, idle),
         Command::Explain { id } => explain::run(&ctl, &id),
+        Command::Advise { last } => advise::run(&ctl, last),
         Command::Set { key, value } => set::set(&ctl, &key, &value),
         Command::Unset { key } => set::unset(&ctl, &key),
         Command::Bypass { switch } => bypass::run(&ctl, &switch),
