@@ -1,6 +1,7 @@
 //! The daemon and its command line as one library; the binaries are thin. Acts on what the engine decides and on what
 //! the kernel plane observes; decides nothing about admission itself.
 
+pub mod advise;
 pub mod cli;
 pub mod config;
 pub mod control;

@@ -27,6 +27,7 @@ fn help_lists_every_subcommand_and_the_exit_codes() {
       keys         Keys with anything in flight or parked, the heaviest first
       leases       Live leases, the oldest first
       explain      Why a request was refused or delayed, by the decision id of its answer
+      advise       What other fair-share settings would have done with the demand that was recorded
       set          Set a value at run time, over file and environment; kept across restarts
       unset        Remove what `set` set
       bypass       Let every request pass at once, counted

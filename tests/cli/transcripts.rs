@@ -43,7 +43,7 @@ async fn a_refusal_is_explained_by_its_id() {
     session  1
     ");
     insta::assert_snapshot!(of(&busy.daemon, &["explain", "00000000000000ff"]), @"
-    governorctl: decision ID is unknown; decisions are kept for 24 hours and until the daemon restarts
+    governorctl: decision ID is unknown; decisions are kept for 24 hours, within bounds
     (exit code 1)
     ");
     insta::assert_snapshot!(of(&busy.daemon, &["explain", "../status"]), @r#"
@@ -98,12 +98,12 @@ fn a_refused_setting_says_what_is_expected() {
     let daemon = quiet();
     insta::assert_snapshot!(of(&daemon, &["set", "pools.chat.fair_share", "101"]), @r#"
     governorctl: the configuration is not valid
-    override pools.chat.fair_share: pools.chat.fair_share: expected "off" or a threshold from 1 to 100 percent, found `101`
+    override pools.chat.fair_share: pools.chat.fair_share: expected "off", "max-min" or a threshold from 1 to 100 percent, found `101`
     (exit code 1)
     "#);
     insta::assert_snapshot!(of(&daemon, &["set", "pools.chat.fair_share", "-1"]), @r#"
     governorctl: the configuration is not valid
-    override pools.chat.fair_share: pools.chat.fair_share: expected "off" or a threshold from 1 to 100 percent, found `-1`
+    override pools.chat.fair_share: pools.chat.fair_share: expected "off", "max-min" or a threshold from 1 to 100 percent, found `-1`
     (exit code 1)
     "#);
     insta::assert_snapshot!(of(&daemon, &["set", "pools.chat.fair_shar", "80"]), @r#"

@@ -75,6 +75,21 @@ async fn a_key_over_its_share_is_refused_in_numbers_that_explain_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_is_explained_alike_after_a_restart() {
+    let mut daemon = daemon(1, 1, "");
+    let governor = client(&daemon.socket()).await;
+    let held = lease(&governor, "a").await;
+    let refused = refusal(&governor, "b", Duration::ZERO).await;
+    let path = format!("/v1/explain/{:x}", refused.decision().expect("a refusal has an id"));
+    let before = daemon.get(&path);
+    drop((held, governor));
+    daemon.restart().unwrap();
+    let after = daemon.get(&path);
+    assert_eq!(after["explanation"], before["explanation"]);
+    assert_eq!((&after["numbers"], &after["label"]), (&before["numbers"], &serde_json::json!("b")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn observe_refuses_nothing_and_records_what_enforce_would_have_done() {
     let daemon = daemon(1, 10, "fair_share = 80\nfair_share_mode = \"observe\"");
     let governor = client(&daemon.socket()).await;

@@ -67,6 +67,23 @@ async fn switching_the_rule_on_keeps_leases_and_holds_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn max_min_fills_the_pool_to_its_headroom_and_keeps_that_for_newcomers() {
+    let daemon = daemon(1, 10, "fair_share_mode = \"enforce\"");
+    let governor = client(&daemon.socket()).await;
+    for (key, value) in [("pools.chat.headroom", json!(2)), ("pools.chat.fair_share", json!("max-min"))] {
+        let (status, answer) = daemon.request("PUT", &format!("/v1/settings/{key}"), Some(&json!({ "value": value })));
+        assert_eq!(status, 200, "{answer}");
+    }
+    assert_eq!(daemon.get("/v1/pools")[0]["fair_share"], "max-min");
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        held.push(lease(&governor, "heavy").await);
+    }
+    assert_eq!(refusal(&governor, "heavy", Duration::ZERO).await.reason(), "fair_share");
+    held.push(lease(&governor, "light").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reload_keeps_what_runs_and_a_broken_file_changes_nothing() {
     let daemon = daemon(1, 4, "");
     let governor = client(&daemon.socket()).await;

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use governor_engine::Engine;
 use governor_engine::id::{KeyId, LeaseId, MemberId, PoolId, RequestId, SessionId};
 use governor_engine::io::{Acquire, Held, Input, Kind, MemberNews, Outcome, Output, Reason};
-use governor_engine::policy::{FairShare, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
+use governor_engine::policy::{FairShare, Headroom, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
 use governor_engine::time::{Duration, Instant};
 use serde::Serialize;
 
@@ -330,6 +330,16 @@ fn any_policy(rng: &mut Rng) -> Policy {
     }
 }
 
+fn any_fair_share(rng: &mut Rng) -> FairShare {
+    let mut within = |low, high| u16::try_from(rng.within(low, high)).expect("a share");
+    match within(0, 99) {
+        0..12 => FairShare::Off,
+        12..55 => FairShare::EqualSplit { threshold: u8::try_from(within(30, 100)).expect("a percentage") },
+        55..80 => FairShare::MaxMin { headroom: Headroom::PerMille(within(0, 400)) },
+        _ => FairShare::MaxMin { headroom: Headroom::Slots(u32::from(within(0, 4))) },
+    }
+}
+
 fn any_pool_policy(rng: &mut Rng, name: &str) -> PoolPolicy {
     let unlimited = rng.chance(3);
     let names: &[&str] = if rng.chance(85) { &["a", "b", "c"] } else { &["c", "a"] };
@@ -345,11 +355,7 @@ fn any_pool_policy(rng: &mut Rng, name: &str) -> PoolPolicy {
     PoolPolicy {
         name: name.to_owned(),
         members,
-        fair_share: if rng.chance(15) {
-            FairShare::Off
-        } else {
-            FairShare::EqualSplit { threshold: u8::try_from(rng.within(30, 100)).expect("a percentage") }
-        },
+        fair_share: any_fair_share(rng),
         mode: if rng.chance(70) { Mode::Enforce } else { Mode::Observe },
         min_guarantee: rng.within(0, 2),
         max_wait: Duration::from_millis(rng.below(9_000)),

@@ -11,7 +11,7 @@ use governor_engine::id::{DecisionId, KeyId, LeaseId, MemberId, PoolId, RequestI
 use governor_engine::io::{
     Decision, Grant, Input, Kind, Numbers, Origin, Outcome, Output, Reason, RejectReason, RevokeReason,
 };
-use governor_engine::policy::{FairShare, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
+use governor_engine::policy::{FairShare, Headroom, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
 use governor_engine::time::{Duration, Instant};
 
 pub(crate) struct Model {
@@ -295,7 +295,35 @@ impl Model {
                 let congested = c > 0 && t * 100 >= c * u32::from(threshold);
                 (held, share, t, c, active, w.key.is_none() || !congested || held < share)
             }
+            FairShare::MaxMin { headroom } => {
+                let h = match headroom {
+                    Headroom::PerMille(0) => 0,
+                    Headroom::PerMille(share) => (c * u32::from(share) / 1000).max(1).min(c),
+                    Headroom::Slots(slots) => slots.min(c),
+                };
+                let share = (1..=c - h).take_while(|level| self.filled(w, *level) <= c - h).last().unwrap_or(0);
+                let admitted = c == 0 || t < c - h || self.filled(w, held + 1) <= c - h;
+                (held, share, t, c, active, w.key.is_none() || admitted)
+            }
         }
+    }
+
+    /// F(level): what everybody would hold over the candidates of `w`, each key what it wants but at most `level`. The key
+    /// of `w` wants at least that much; requests without a key hold what they hold.
+    fn filled(&self, w: &Parked, level: u32) -> u32 {
+        let mut wants: BTreeMap<Option<KeyId>, u32> = BTreeMap::new();
+        for lease in self.counted_over(w.pool, &w.candidates) {
+            *wants.entry(lease.key).or_default() += 1;
+        }
+        let among = self.resolve(w.pool, &w.candidates);
+        for other in self.parked.iter().filter(|p| p.pool == w.pool && p.lease.is_none() && p.key.is_some()) {
+            if self.resolve(w.pool, &other.candidates).iter().any(|m| among.contains(m)) {
+                *wants.entry(other.key).or_default() += 1;
+            }
+        }
+        let keyless = wants.remove(&None).unwrap_or(0);
+        wants.insert(w.key, u32::MAX);
+        keyless + wants.values().map(|wants| *wants.min(&level)).sum::<u32>()
     }
 
     fn judge(&self, w: &Parked) -> Answer {
@@ -324,7 +352,11 @@ impl Model {
         let pool = &self.pools[index(w.pool.0)];
         if w.kind == Kind::Ordinary && !is_move {
             let ordinary = self.counted_over(w.pool, &w.candidates).iter().filter(|l| l.kind == Kind::Ordinary).count();
-            if u32::try_from(ordinary).unwrap() >= self.capacity(w.pool, &w.candidates) {
+            let (all, c) = (self.counted_over(w.pool, &w.candidates).len(), self.capacity(w.pool, &w.candidates));
+            let max_min = matches!(pool.policy.fair_share, FairShare::MaxMin { .. });
+            if u32::try_from(ordinary).unwrap() >= c
+                || (w.key.is_some() && max_min && pool.policy.mode == Mode::Enforce && all >= index(c))
+            {
                 return None;
             }
         }
@@ -445,6 +477,7 @@ impl Model {
         self.next_decision += 1;
         let origin = self.origin_and_status(w, reason, origin, why);
         let mut decision = self.decision(w, id, Outcome::Shed, reason, origin);
+        let least = self.least_wait(w, reason);
         let pool = &mut self.pools[index(w.pool.0)];
         let (ends, tail) =
             if origin.0 == Origin::Node { (&self.ends, &mut self.tail) } else { (&pool.ends, &mut pool.tail) };
@@ -453,13 +486,31 @@ impl Model {
             (None, None) => jittered(Duration::ZERO, id),
             (None, Some(gap)) => {
                 *tail = later(*tail, self.now, gap);
-                jittered(tail.since(self.now), id)
+                jittered(tail.since(self.now).max(least), id)
             }
         };
         self.out.push(Output::Shed { session: w.session, request: w.request, decision });
         if let Some(lease) = w.lease {
             self.end_lease(lease);
         }
+    }
+
+    /// A23: until the key is below its share, by the ends of its own leases, but not longer than until the pool is loose.
+    fn least_wait(&self, w: &Parked, reason: Reason) -> Duration {
+        let pool = &self.pools[index(w.pool.0)];
+        let Some(gap) = interval(&pool.ends, self.now).filter(|_| reason == Reason::FairShare) else {
+            return Duration::ZERO;
+        };
+        let (held, share, t, c, ..) = self.share(w);
+        let loose = |t: u32| match pool.policy.fair_share {
+            FairShare::Off => true,
+            FairShare::EqualSplit { threshold } => c == 0 || t * 100 < c * u32::from(threshold),
+            FairShare::MaxMin { headroom } => c == 0 || t < c - headroom.slots(c),
+        };
+        let ends = (0..=t).find(|ends| loose(t - ends)).unwrap_or(t + 1);
+        let own = (held + 1).saturating_sub(share);
+        let below = if held == 0 { 0 } else { gap.as_nanos() * u128::from(own * t) / u128::from(held) };
+        Duration::from_nanos(u64::try_from(below.min(gap.as_nanos() * u128::from(ends))).unwrap())
     }
 
     fn observe(&mut self, w: &Parked) -> bool {
@@ -476,7 +527,7 @@ impl Model {
         let mut decision = self.decision(w, id, outcome, reason, origin);
         let wait = interval(&pool.ends, self.now)
             .map_or(Duration::ZERO, |gap| later(pool.tail, self.now, gap).since(self.now));
-        decision.retry_after = jittered(wait, id);
+        decision.retry_after = jittered(wait.max(self.least_wait(w, reason)), id);
         self.next_record += 1;
         self.out.push(Output::WouldHave { decision });
         true

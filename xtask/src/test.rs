@@ -97,8 +97,20 @@ fn test(suite: Suite, report: &mut Report) {
     match suite {
         Suite::Lint => {}
         Suite::Unit => {
-            let own =
-                ["--lib", "--bins", "--examples", "--test", "cases", "--test", "client", "--", "--skip", "tidy::"];
+            let own = [
+                "--lib",
+                "--bins",
+                "--examples",
+                "--test",
+                "cases",
+                "--test",
+                "client",
+                "--test",
+                "max_min",
+                "--",
+                "--skip",
+                "tidy::",
+            ];
             step("unit", &own);
             step("doctests", &["--doc"]);
         }

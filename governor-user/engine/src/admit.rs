@@ -126,7 +126,8 @@ impl Engine {
         let pool = &mut self.pools[ask.pool.index()];
         let (parks, refuses) = pool.counters.would_have.entry(refusal.reason).or_default();
         *(if outcome == Outcome::WouldPark { parks } else { refuses }) += 1;
-        let wait = pool.queue.peek(self.now, pool.drain.interval(self.now));
+        let interval = pool.drain.interval(self.now);
+        let wait = pool.queue.peek(self.now, interval).max(pool.least_wait(ask, refusal.reason, interval));
         let id = DecisionId(self.record_ids.next());
         let decision = self.decision(id, ask, outcome, refusal, retry::polite(wait, id));
         self.outputs.push_back(Output::WouldHave { decision });
@@ -257,6 +258,8 @@ impl Engine {
         let Some(parked) = self.unpark(park) else { return };
         let obstacle = self.pools[parked.ask.pool.index()].judge(&parked.ask).err().unwrap_or(Obstacle::Exhausted);
         let refusal = self.refusal(&parked.ask, obstacle);
+        // What it wanted is there to be shared by those who still wait.
+        self.wake(parked.ask.pool);
         self.shed(parked.ask, refusal);
     }
 
@@ -320,7 +323,11 @@ impl Engine {
         let retry_after = match refusal.back {
             Some(back) => retry::whole_seconds(back.since(now)),
             None if refusal.origin == Origin::Node => retry::polite(self.queue.push(now, self.drain.interval(now)), id),
-            None => retry::polite(pool.queue.push(now, pool.drain.interval(now)), id),
+            None => {
+                let interval = pool.drain.interval(now);
+                let queued = pool.queue.push(now, interval);
+                retry::polite(queued.max(pool.least_wait(&ask, refusal.reason, interval)), id)
+            }
         };
         *pool.counters.shed.entry(refusal.reason).or_insert(0) += 1;
         let decision = self.decision(id, &ask, Outcome::Shed, refusal, retry_after);

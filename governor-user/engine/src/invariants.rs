@@ -58,6 +58,9 @@ impl Engine {
                 load.merge(&member.load);
             }
             assert_eq!((set.capacity, &set.load), (capacity, &load), "statistics of {:?}", set.members);
+            let mut demand = BTreeMap::new();
+            pool.sets.wanted(set, |key| *demand.entry(key).or_insert(0) += 1);
+            assert_eq!(set.demand.by_key(), &demand, "what is wanted of {:?}", set.members);
             assert_eq!(pool.sets.references(id), references.get(&id).copied().unwrap_or(0), "{:?}", set.members);
         }
     }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod admit;
+mod demand;
 mod engine;
 pub mod id;
 mod invariants;

@@ -64,6 +64,13 @@ impl Load {
         left
     }
 
+    /// Every lease that has a key, by its key.
+    pub(crate) fn each(&self, mut one: impl FnMut(KeyId)) {
+        for (holder, count) in &self.by_holder {
+            holder.iter().for_each(|key| (0..*count).for_each(|_| one(*key)));
+        }
+    }
+
     /// Everything in `other` on top.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.total += other.total;

@@ -82,6 +82,44 @@ pub enum FairShare {
         /// Percent of capacity.
         threshold: u8,
     },
+    /// A20 with equal weights and without floors: when the keys that use least are served first and what they leave is
+    /// shared, a key may hold what it then gets. Everybody passes while more than the headroom is free.
+    MaxMin {
+        /// Slots kept for newcomers.
+        headroom: Headroom,
+    },
+}
+
+/// Slots that `max-min` keeps for newcomers (A21).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Headroom {
+    /// This many thousandths of capacity, 0–1000, rounded down but at least one slot; 0 is none.
+    PerMille(u16),
+    /// This many slots.
+    Slots(u32),
+}
+
+impl Default for Headroom {
+    /// max(1, 4 % of C).
+    fn default() -> Self {
+        Self::PerMille(40)
+    }
+}
+
+impl Headroom {
+    /// In slots of a capacity, never more than that.
+    #[must_use]
+    pub fn slots(self, capacity: u32) -> u32 {
+        let slots = match self {
+            Self::PerMille(0) => 0,
+            Self::PerMille(share) => {
+                let part = u64::from(capacity) * u64::from(share) / 1000;
+                u32::try_from(part).unwrap_or(u32::MAX).max(1)
+            }
+            Self::Slots(slots) => slots,
+        };
+        slots.min(capacity)
+    }
 }
 
 /// Whether a rule acts.
@@ -124,6 +162,14 @@ pub enum PolicyError {
         pool: String,
         /// What it says.
         threshold: u8,
+    },
+    /// A headroom that is no share.
+    #[error("pool {pool:?} has a headroom of {permille} thousandths, which is not within 0-1000")]
+    Headroom {
+        /// The pool.
+        pool: String,
+        /// What it says.
+        permille: u16,
     },
     /// A refusal status that is neither 429 nor 529.
     #[error("pool {pool:?} has exhausted_status {status}, which is neither 429 nor 529")]
@@ -183,7 +229,10 @@ impl PoolPolicy {
             FairShare::EqualSplit { threshold } if !(1..=100).contains(&threshold) => {
                 return Err(PolicyError::Threshold { pool: pool(), threshold });
             }
-            FairShare::EqualSplit { .. } | FairShare::Off => {}
+            FairShare::MaxMin { headroom: Headroom::PerMille(permille) } if permille > 1000 => {
+                return Err(PolicyError::Headroom { pool: pool(), permille });
+            }
+            FairShare::EqualSplit { .. } | FairShare::MaxMin { .. } | FairShare::Off => {}
         }
         if !matches!(self.exhausted_status, 429 | 529) {
             return Err(PolicyError::ExhaustedStatus { pool: pool(), status: self.exhausted_status });

@@ -3,16 +3,17 @@
 
 use std::collections::BTreeMap;
 
+use crate::demand::Demand;
 use crate::id::{KeyId, MemberId, PoolId};
 use crate::io::{Kind, MemberNews, Reason};
 use crate::load::{Holder, Load};
 use crate::member::Member;
 use crate::park::{Ask, Class};
-use crate::policy::{Mode, PoolPolicy};
-use crate::retry::{DrainMeter, TypicalService, VirtualQueue};
+use crate::policy::{FairShare, Mode, PoolPolicy};
+use crate::retry::{self, DrainMeter, TypicalService, VirtualQueue};
 use crate::set::{CandidateSet, SetId, Sets};
 use crate::share::{self, Standing};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// One pool.
 #[derive(Clone, Debug)]
@@ -141,15 +142,21 @@ impl Pool {
 
     /// Counts a lease in.
     pub(crate) fn add(&mut self, member: Option<MemberId>, holder: Holder, kind: Kind) {
-        self.change(member, |load| load.add(holder, kind), holder);
+        self.change(member, |load| load.add(holder, kind), holder, Demand::add);
     }
 
     /// Counts a lease out.
     pub(crate) fn remove(&mut self, member: Option<MemberId>, holder: Holder, kind: Kind) {
-        self.change(member, |load| load.remove(holder, kind), holder);
+        self.change(member, |load| load.remove(holder, kind), holder, Demand::remove);
     }
 
-    fn change(&mut self, member: Option<MemberId>, change: impl Fn(&mut Load) -> u32, holder: Holder) {
+    fn change(
+        &mut self,
+        member: Option<MemberId>,
+        change: impl Fn(&mut Load) -> u32,
+        holder: Holder,
+        wanted: fn(&mut Demand, KeyId),
+    ) {
         let open = match member {
             Some(id) => {
                 let member = &mut self.members[id.index()];
@@ -162,7 +169,7 @@ impl Pool {
             }
         };
         if open {
-            self.sets.change(member, holder, change);
+            self.sets.change(member, holder, change, wanted);
         }
     }
 
@@ -222,7 +229,27 @@ impl Pool {
     }
 
     fn standing_in(&self, set: &CandidateSet, holder: Holder) -> Standing {
-        share::judge(self.policy.fair_share, self.policy.min_guarantee, set.capacity, &set.load, holder)
+        let (rule, least) = (self.policy.fair_share, self.policy.min_guarantee);
+        share::judge(rule, least, set.capacity, &set.load, &set.demand, holder)
+    }
+
+    /// `max-min` acts.
+    fn is_max_min(&self) -> bool {
+        matches!(self.policy.fair_share, FairShare::MaxMin { .. }) && self.policy.mode == Mode::Enforce
+    }
+
+    /// What a request refused by its share has to wait at least, when leases end `interval` apart (A23).
+    pub(crate) fn least_wait(&self, ask: &Ask, reason: Reason, interval: Option<Duration>) -> Duration {
+        match interval {
+            Some(interval) if reason == Reason::FairShare => {
+                let set = self.sets.get(ask.set);
+                let standing = self.standing_in(set, ask.holder);
+                let until_below = (standing.key_in_flight + 1).saturating_sub(standing.share);
+                let own = (standing.key_in_flight, set.load.total());
+                retry::until_fair(interval, until_below, own, standing.until_loose)
+            }
+            _ => Duration::ZERO,
+        }
     }
 
     /// The fair-share rule stands in the way of this holder, and acts.
@@ -250,7 +277,7 @@ impl Pool {
     /// slots, ties to the lower index.
     ///
     /// Ordinary work needs room twice: on the member (all its leases count, so the reserve stays free), and in the set
-    /// (ordinary leases below C). The second matters after a shrink or a re-registration only: then nothing is granted
+    /// (ordinary leases below C; under `max-min`, all leases). The second matters after a shrink or a re-registration only: then nothing is granted
     /// until it fits. A move is no new lease and needs room on the member alone. Re-attached work has one candidate and
     /// may fill it.
     fn place(&self, set: &CandidateSet, class: Class, sticky: Option<MemberId>) -> Option<Option<MemberId>> {
@@ -263,6 +290,9 @@ impl Pool {
             member.open && member.load.total() < slots
         };
         if matches!(class, Class::Keyless | Class::Keyed) && set.load.ordinary() >= set.capacity {
+            return None;
+        }
+        if class == Class::Keyed && self.is_max_min() && set.load.total() >= set.capacity {
             return None;
         }
         sticky

@@ -103,6 +103,15 @@ impl TypicalService {
     }
 }
 
+/// Time until a key may hope again: until `until_below` of its own leases have ended, of which `own.0` are among the
+/// `own.1` that end `interval` apart, or until the pool is loose and asks nobody's share, if that comes first.
+pub(crate) fn until_fair(interval: Duration, until_below: u32, own: (u32, u32), until_loose: u32) -> Duration {
+    let nanos = interval.as_nanos();
+    let loose = nanos * u128::from(until_loose);
+    let below = (nanos * u128::from(until_below) * u128::from(own.1)).checked_div(u128::from(own.0)).unwrap_or(0);
+    Duration::from_nanos(u64::try_from(below.min(loose)).unwrap_or(u64::MAX))
+}
+
 /// Whole seconds, rounded up, at least 1.
 pub(crate) fn whole_seconds(wait: Duration) -> Duration {
     let up = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
@@ -185,6 +194,16 @@ mod tests {
         assert_eq!(drain.interval(at_millis(40_000)), None);
         drain.record(at_millis(100_000));
         assert_eq!(drain.interval(at_millis(100_000)).map(|d| d.as_secs()), Some(31));
+    }
+
+    #[test]
+    fn a_key_over_its_share_waits_for_its_own_leases_but_not_longer_than_until_the_pool_is_loose() {
+        let second = Duration::from_secs(1);
+        // One of its 20 of 100 must end: every fifth end is its own.
+        assert_eq!(until_fair(second, 1, (20, 100), 30), Duration::from_secs(5));
+        assert_eq!(until_fair(second, 10, (20, 100), 30), Duration::from_secs(30));
+        assert_eq!(until_fair(second, 0, (20, 100), 30), Duration::ZERO);
+        assert_eq!(until_fair(second, 3, (0, 100), 30), Duration::ZERO);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::id::MemberId;
+use crate::demand::Demand;
+use crate::id::{KeyId, MemberId};
 use crate::load::{Holder, Load};
 use crate::member::Member;
 use crate::park::{Class, Lane, ParkId};
@@ -30,6 +31,8 @@ pub(crate) struct CandidateSet {
     pub(crate) capacity: u32,
     /// What counts in T: leases on open members, and leases on no member.
     pub(crate) load: Load,
+    /// What keys want here: what counts in T, and what is parked on candidates that meet these.
+    pub(crate) demand: Demand,
     lanes: [Lane; 4],
     references: u32,
 }
@@ -41,6 +44,11 @@ impl CandidateSet {
 
     pub(crate) fn contains(&self, member: MemberId) -> bool {
         self.members.binary_search(&member).is_ok()
+    }
+
+    /// Work parked on `other` could come here.
+    pub(crate) fn meets(&self, other: &[MemberId]) -> bool {
+        self.members.iter().any(|member| other.binary_search(member).is_ok())
     }
 
     fn has_waiters(&self) -> bool {
@@ -104,6 +112,7 @@ impl Sets {
         let mut set = CandidateSet { members, references: 1, ..CandidateSet::default() };
         recount(&mut set, of, unplaced);
         self.slots[id] = Some(set);
+        self.recount_demand(SetId(id));
         SetId(id)
     }
 
@@ -140,6 +149,11 @@ impl Sets {
                 recount(set, of, unplaced);
             }
         }
+        for id in 0..self.slots.len() {
+            if self.slots[id].as_ref().is_some_and(|set| changed.iter().any(|member| set.contains(*member))) {
+                self.recount_demand(SetId(id));
+            }
+        }
     }
 
     /// Counts every set from scratch.
@@ -147,14 +161,59 @@ impl Sets {
         for set in self.slots.iter_mut().flatten() {
             recount(set, of, unplaced);
         }
+        for id in 0..self.slots.len() {
+            if self.slots[id].is_some() {
+                self.recount_demand(SetId(id));
+            }
+        }
+    }
+
+    /// Counts from scratch what keys want in one set.
+    fn recount_demand(&mut self, id: SetId) {
+        let mut demand = std::mem::take(&mut self.get_mut(id).demand);
+        demand.clear();
+        self.wanted(self.get(id), |key| demand.add(key));
+        self.get_mut(id).demand = demand;
+    }
+
+    /// Every request, in flight or parked, by which a key wants something in a set.
+    pub(crate) fn wanted(&self, set: &CandidateSet, mut one: impl FnMut(KeyId)) {
+        set.load.each(&mut one);
+        for other in self.waiting().filter(|other| set.meets(&other.members)) {
+            for class in [Class::Reattach, Class::Keyless, Class::Keyed] {
+                other.lane(class).iter().filter_map(|(_, holder, _)| holder).for_each(&mut one);
+            }
+        }
+    }
+
+    /// A request that waits on `id` came or left. One that moves is in flight already.
+    fn change_demand(&mut self, id: SetId, class: Class, holder: Holder, wanted: fn(&mut Demand, KeyId)) {
+        let Some(key) = holder.filter(|_| class != Class::Move) else { return };
+        let members = std::mem::take(&mut self.get_mut(id).members);
+        for (index, set) in self.slots.iter_mut().enumerate() {
+            if let Some(set) = set.as_mut().filter(|set| (index == id.0 && !members.is_empty()) || set.meets(&members))
+            {
+                wanted(&mut set.demand, key);
+            }
+        }
+        self.get_mut(id).members = members;
     }
 
     /// A count changed on `member`, or on no member.
-    pub(crate) fn change(&mut self, member: Option<MemberId>, holder: Holder, change: impl Fn(&mut Load) -> u32) {
+    pub(crate) fn change(
+        &mut self,
+        member: Option<MemberId>,
+        holder: Holder,
+        change: impl Fn(&mut Load) -> u32,
+        wanted: fn(&mut Demand, KeyId),
+    ) {
         for set in self.slots.iter_mut().flatten() {
             if member.is_none_or(|member| set.contains(member)) {
                 let in_flight = change(&mut set.load);
                 set.reposition(holder, in_flight);
+                if let Some(key) = holder {
+                    wanted(&mut set.demand, key);
+                }
             }
         }
     }
@@ -165,6 +224,7 @@ impl Sets {
         let in_flight = if class == Class::Move { 0 } else { set.load.of(holder) };
         set.lanes[class as usize].insert(park, holder, in_flight);
         self.waiting.insert(id);
+        self.change_demand(id, class, holder, Demand::add);
     }
 
     pub(crate) fn unpark(&mut self, id: SetId, class: Class, park: ParkId, holder: Holder) {
@@ -173,6 +233,7 @@ impl Sets {
         if !set.has_waiters() {
             self.waiting.remove(&id);
         }
+        self.change_demand(id, class, holder, Demand::remove);
     }
 
     /// Sets in which somebody waits, in order of their ids.

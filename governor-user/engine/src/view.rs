@@ -105,7 +105,9 @@ fn view_of(pool: &Pool, tally: Tally) -> PoolView {
         parked: *parked,
         share: match pool.policy.fair_share {
             FairShare::Off => None,
-            FairShare::EqualSplit { .. } => Some(pool.standing(SetId::EVERYBODY, Some(*key)).share),
+            FairShare::EqualSplit { .. } | FairShare::MaxMin { .. } => {
+                Some(pool.standing(SetId::EVERYBODY, Some(*key)).share)
+            }
         },
     });
     PoolView {

@@ -82,6 +82,12 @@ pub(super) enum Command {
         #[arg(value_name = "ID")]
         id: String,
     },
+    /// What other fair-share settings would have done with the demand that was recorded
+    Advise {
+        /// Replay the last so long, e.g. 1h
+        #[arg(long, value_name = "TIME", value_parser = whole_seconds, default_value = "1h")]
+        last: u64,
+    },
     /// Set a value at run time, over file and environment; kept across restarts
     Set {
         /// Dotted key, e.g. pools.chat.fair_share

@@ -4,6 +4,7 @@
 //! One file a subcommand; `args` is the command line, `client` the HTTP, `render` the tables, `run` the frame
 //! around them. Exit codes are in `answer::Exit`.
 
+mod advise;
 mod answer;
 mod args;
 mod bypass;

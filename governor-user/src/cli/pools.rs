@@ -66,11 +66,20 @@ fn table(pools: &[Pool], style: Style) -> String {
     table.text(style, "no pools are configured")
 }
 
-fn fair_share(rule: FairShare, mode: Mode) -> String {
-    match (rule, mode) {
-        (FairShare::Off, _) => "off".to_owned(),
-        (FairShare::EqualSplit(threshold), Mode::Observe) => format!("from {threshold} %, observe"),
-        (FairShare::EqualSplit(threshold), Mode::Enforce) => format!("from {threshold} %, enforce"),
+fn fair_share(kind: FairShare, mode: Mode) -> String {
+    match (kind, mode) {
+        (FairShare::Off, _) => rule(kind),
+        (FairShare::EqualSplit(_) | FairShare::MaxMin, Mode::Observe) => format!("{}, observe", rule(kind)),
+        (FairShare::EqualSplit(_) | FairShare::MaxMin, Mode::Enforce) => format!("{}, enforce", rule(kind)),
+    }
+}
+
+/// A rule in words.
+pub(super) fn rule(rule: FairShare) -> String {
+    match rule {
+        FairShare::Off => "off".to_owned(),
+        FairShare::MaxMin => "max-min".to_owned(),
+        FairShare::EqualSplit(threshold) => format!("from {threshold} %"),
     }
 }
 

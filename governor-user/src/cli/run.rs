@@ -5,7 +5,8 @@ use super::args::{Args, Command, Format};
 use super::client::Client;
 use super::render::Style;
 use super::{
-    bypass, cgroups, completions, config, doctor, explain, keys, leases, listeners, namespaces, pools, set, status,
+    advise, bypass, cgroups, completions, config, doctor, explain, keys, leases, listeners, namespaces, pools, set,
+    status,
 };
 use clap::Parser;
 use serde::Serialize;
@@ -83,6 +84,7 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
         Command::Keys { pool } => keys::run(&ctl, pool),
         Command::Leases { pool, idle } => leases::run(&ctl, pool, idle),
         Command::Explain { id } => explain::run(&ctl, &id),
+        Command::Advise { last } => advise::run(&ctl, last),
         Command::Set { key, value } => set::set(&ctl, &key, &value),
         Command::Unset { key } => set::unset(&ctl, &key),
         Command::Bypass { switch } => bypass::run(&ctl, &switch),

@@ -45,6 +45,8 @@ pub struct DaemonConfig {
     pub control_group: Option<String>,
     /// Folder for overrides and the bypass switch.
     pub state_dir: PathBuf,
+    /// Recorded demand at most, in bytes; 0 records nothing.
+    pub record_bytes: u64,
     /// Metrics address; `None` opens none.
     pub metrics_listen: Option<SocketAddr>,
     /// How long a stop waits for leases.
@@ -125,6 +127,10 @@ fn daemon(reader: &mut Reader<'_>) -> DaemonConfig {
         control_mode: reader.mode("daemon.control_mode"),
         control_group: named(reader.text("daemon.control_group")),
         state_dir: reader.text("daemon.state_dir").into(),
+        record_bytes: match reader.text("daemon.record").as_str() {
+            "off" => 0,
+            _ => u64::from(reader.integer("daemon.record_mib")) * 1024 * 1024,
+        },
         metrics_listen: match reader.value("daemon.metrics_listen") {
             Some(Value::Listen(address)) => *address,
             _ => None,
@@ -203,8 +209,11 @@ fn pools(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>, warnings: &mut 
         pools.push(PoolPolicy {
             name: name.clone(),
             members,
-            fair_share: match reader.value(&key("fair_share")) {
-                Some(Value::FairShare(rule)) => *rule,
+            fair_share: match (reader.value(&key("fair_share")), reader.value(&key("headroom"))) {
+                (Some(Value::FairShare(FairShare::MaxMin { .. })), Some(Value::Headroom(headroom))) => {
+                    FairShare::MaxMin { headroom: *headroom }
+                }
+                (Some(Value::FairShare(rule)), _) => *rule,
                 _ => FairShare::Off,
             },
             mode: match reader.value(&key("fair_share_mode")) {
@@ -308,6 +317,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use crate::config::Base;
+    use governor_engine::policy::{FairShare, Headroom};
     use std::io::Write;
 
     fn load(text: &str) -> Result<crate::config::Loaded, String> {
@@ -335,6 +345,15 @@ mod tests {
         assert!(error.contains("900") && error.contains("800"), "{error}");
         let error = load("[pools.a]\nexhausted_status = 500\n").unwrap_err();
         assert!(error.contains(":2: ") && error.contains("429 or 529"), "{error}");
+    }
+
+    #[test]
+    fn headroom_belongs_to_max_min_and_four_percent_is_the_default() {
+        let rule = |text: &str| load(text).unwrap().config.policy.pools[0].fair_share;
+        let max_min = |headroom| FairShare::MaxMin { headroom };
+        assert_eq!(rule("[pools.a]\nfair_share = \"max-min\"\n"), max_min(Headroom::PerMille(40)));
+        assert_eq!(rule("[pools.a]\nfair_share = \"max-min\"\nheadroom = 0\n"), max_min(Headroom::Slots(0)));
+        assert_eq!(rule("[pools.a]\nheadroom = 8\n"), FairShare::Off);
     }
 
     #[test]

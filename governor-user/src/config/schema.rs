@@ -57,7 +57,24 @@ pub const SETTINGS: &[Setting] = &[
         "",
         "Group that may read the control API; empty leaves the daemon's own.",
     ),
-    fixed("daemon.state_dir", Kind::Text, "/var/lib/governor", "Folder for run-time overrides and the bypass switch."),
+    fixed(
+        "daemon.state_dir",
+        Kind::Text,
+        "/var/lib/governor",
+        "Folder for run-time overrides, the bypass switch, decisions and recorded demand.",
+    ),
+    fixed(
+        "daemon.record",
+        Kind::Choice(&["on", "off"]),
+        "on",
+        "Record who asked when and how long it ran (keyed hashes only), for governorctl advise.",
+    ),
+    fixed(
+        "daemon.record_mib",
+        Kind::Integer { min: 1, max: 65_536 },
+        "64",
+        "Recorded demand on disk at most, in MiB; some 4,000 requests each.",
+    ),
     fixed(
         "daemon.metrics_listen",
         Kind::Listen,
@@ -128,7 +145,13 @@ pub const SETTINGS: &[Setting] = &[
         "pools.*.fair_share",
         Kind::FairShare,
         "off",
-        "Fair share: \"off\", or congested from this many percent (1–100).",
+        "Fair share: \"off\", \"max-min\", or an equal split from this many percent of capacity on (1–100).",
+    ),
+    live(
+        "pools.*.headroom",
+        Kind::Headroom,
+        "4%",
+        "Slots that max-min keeps for newcomers: a number, or a percentage of capacity (then at least one unless 0).",
     ),
     live(
         "pools.*.fair_share_mode",

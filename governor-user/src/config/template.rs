@@ -42,6 +42,7 @@ fn written(kind: Kind, text: &str) -> String {
         | Kind::FileMode
         | Kind::Listen
         | Kind::FairShare
+        | Kind::Headroom
         | Kind::Mode => format!("\"{text}\""),
     }
 }

@@ -1,7 +1,7 @@
 //! What a setting can hold and how text becomes it. Each [`Kind`] refuses what it does not mean, with a hint; nothing
 //! is rounded, guessed or defaulted here.
 
-use governor_engine::policy::{FairShare, Mode};
+use governor_engine::policy::{FairShare, Headroom, Mode};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -32,8 +32,10 @@ pub enum Kind {
     Listen,
     /// Words separated by commas, or an array of strings.
     List,
-    /// `off`, or a threshold of 1–100 percent.
+    /// `off`, `max-min`, or a threshold of 1–100 percent.
     FairShare,
+    /// Slots, or a percentage of capacity such as `4%`, to a tenth.
+    Headroom,
     /// `observe` or `enforce`.
     Mode,
 }
@@ -57,6 +59,8 @@ pub enum Value {
     List(Vec<String>),
     /// See [`Kind::FairShare`].
     FairShare(FairShare),
+    /// See [`Kind::Headroom`].
+    Headroom(Headroom),
     /// See [`Kind::Mode`].
     Mode(Mode),
 }
@@ -124,6 +128,7 @@ impl Kind {
                 }
             },
             Self::FairShare => fair_share(raw).map(Value::FairShare),
+            Self::Headroom => headroom(raw).map(Value::Headroom),
             Self::Mode => match text(raw) {
                 Some("observe") => Ok(Value::Mode(Mode::Observe)),
                 Some("enforce") => Ok(Value::Mode(Mode::Enforce)),
@@ -141,12 +146,14 @@ impl Value {
             Self::Bool(value) => (*value).into(),
             Self::Integer(value) => (*value).into(),
             Self::FairShare(FairShare::EqualSplit { threshold }) => (*threshold).into(),
+            Self::Headroom(Headroom::Slots(slots)) => (*slots).into(),
             Self::List(words) => words.clone().into(),
             Self::Duration(_)
             | Self::Text(_)
             | Self::FileMode(_)
             | Self::Listen(_)
-            | Self::FairShare(FairShare::Off)
+            | Self::FairShare(FairShare::Off | FairShare::MaxMin { .. })
+            | Self::Headroom(Headroom::PerMille(_))
             | Self::Mode(_) => self.to_string().into(),
         }
     }
@@ -164,6 +171,12 @@ impl core::fmt::Display for Value {
             Self::Listen(Some(address)) => write!(f, "{address}"),
             Self::List(words) => f.write_str(&words.join(",")),
             Self::FairShare(FairShare::EqualSplit { threshold }) => write!(f, "{threshold}"),
+            Self::FairShare(FairShare::MaxMin { .. }) => f.write_str("max-min"),
+            Self::Headroom(Headroom::Slots(slots)) => write!(f, "{slots}"),
+            Self::Headroom(Headroom::PerMille(share)) => match (share / 10, share % 10) {
+                (whole, 0) => write!(f, "{whole}%"),
+                (whole, tenth) => write!(f, "{whole}.{tenth}%"),
+            },
             Self::Mode(Mode::Observe) => f.write_str("observe"),
             Self::Mode(Mode::Enforce) => f.write_str("enforce"),
         }
@@ -275,11 +288,26 @@ fn fair_share(raw: &Raw) -> Result<FairShare, String> {
     if text(raw) == Some("off") {
         return Ok(FairShare::Off);
     }
+    if text(raw) == Some("max-min") {
+        return Ok(FairShare::MaxMin { headroom: Headroom::default() });
+    }
     digits(raw)
         .and_then(|digits| digits.parse::<u8>().ok())
         .filter(|threshold| (1..=100).contains(threshold))
         .map(|threshold| FairShare::EqualSplit { threshold })
-        .ok_or_else(|| format!("expected \"off\" or a threshold from 1 to 100 percent, found {raw}"))
+        .ok_or_else(|| format!("expected \"off\", \"max-min\" or a threshold from 1 to 100 percent, found {raw}"))
+}
+
+fn headroom(raw: &Raw) -> Result<Headroom, String> {
+    let wrong = || format!("expected a number of slots, or a percentage such as \"4%\" or \"0.5%\", found {raw}");
+    let Some(percent) = text(raw).and_then(|text| text.strip_suffix('%')) else {
+        return digits(raw).and_then(|digits| digits.parse().ok()).map(Headroom::Slots).ok_or_else(wrong);
+    };
+    let (whole, tenth) = percent.split_once('.').unwrap_or((percent, "0"));
+    let share = (tenth.len() == 1 && !whole.starts_with('+'))
+        .then(|| Some(whole.parse::<u16>().ok()?.checked_mul(10)? + tenth.parse::<u16>().ok()?))
+        .flatten();
+    share.filter(|share| *share <= 1000).map(Headroom::PerMille).ok_or_else(wrong)
 }
 
 /// Digits of an unquoted number.
@@ -316,13 +344,35 @@ mod tests {
     }
 
     #[test]
-    fn fair_share_is_off_or_a_percentage() {
+    fn fair_share_is_off_max_min_or_a_percentage() {
         let parse = |raw: Raw| Kind::FairShare.parse(&raw);
         assert_eq!(parse(Raw::Integer("80".into())), Ok(Value::FairShare(FairShare::EqualSplit { threshold: 80 })));
         assert_eq!(parse(Raw::Bare("100".into())), Ok(Value::FairShare(FairShare::EqualSplit { threshold: 100 })));
         assert_eq!(parse(Raw::Quoted("off".into())), Ok(Value::FairShare(FairShare::Off)));
-        for wrong in ["0", "101", "-1", "80.5", "on"] {
+        let max_min = Value::FairShare(FairShare::MaxMin { headroom: Headroom::default() });
+        assert_eq!(parse(Raw::Quoted("max-min".into())), Ok(max_min.clone()));
+        assert_eq!(max_min.to_string(), "max-min");
+        for wrong in ["0", "101", "-1", "80.5", "on", "maxmin"] {
             assert!(parse(Raw::Bare(wrong.into())).is_err(), "{wrong} must be refused");
+        }
+    }
+
+    #[test]
+    fn headroom_is_slots_or_a_percentage_and_is_shown_as_it_can_be_written() {
+        let parse = |text: &str| Kind::Headroom.parse(&Raw::Bare(text.into()));
+        for (text, headroom) in [
+            ("4%", Headroom::PerMille(40)),
+            ("0.5%", Headroom::PerMille(5)),
+            ("100%", Headroom::PerMille(1000)),
+            ("0", Headroom::Slots(0)),
+            ("8", Headroom::Slots(8)),
+        ] {
+            let value = parse(text).unwrap();
+            assert_eq!(value, Value::Headroom(headroom), "{text}");
+            assert_eq!(value.to_string(), text);
+        }
+        for wrong in ["101%", "-1", "%", "4.25%", "4.%", "+4%", "1.5", "some"] {
+            assert!(parse(wrong).is_err(), "{wrong} must be refused");
         }
     }
 

@@ -11,6 +11,7 @@
 //! | `GET /v1/keys` | [`KeysQuery`] | array of [`Key`] |
 //! | `GET /v1/leases` | [`LeasesQuery`] | array of [`Lease`] |
 //! | `GET /v1/explain/{id}` | | [`Decision`]; 404 for an unknown id |
+//! | `GET /v1/advise` | [`AdviceQuery`] | [`Advice`] |
 //! | `GET /v1/config` | | array of [`ConfigEntry`] |
 //! | `PUT /v1/settings/{key}` | [`Setting`] | [`SettingChange`] |
 //! | `DELETE /v1/settings/{key}` | | [`SettingChange`] |
@@ -153,13 +154,16 @@ pub struct Pool {
     pub members: Vec<Member>,
 }
 
-/// The fair-share rule of a pool: `"off"` or the threshold.
+/// The fair-share rule of a pool: `"off"`, `"max-min"` or the threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FairShare {
     /// No rule: member slots only.
     #[default]
     #[serde(rename = "off")]
     Off,
+    /// Max-min: what the light keys leave is shared by the others.
+    #[serde(rename = "max-min")]
+    MaxMin,
     /// Equal split, congested from this many percent of the capacity (1–100).
     #[serde(untagged)]
     EqualSplit(u8),
@@ -351,6 +355,55 @@ pub struct Numbers {
     pub node_counted: u32,
     /// The node cap.
     pub node_cap: u32,
+}
+
+/// Which demand `GET /v1/advise` replays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdviceQuery {
+    /// Of the last so many seconds.
+    pub last_seconds: u64,
+}
+
+/// What other settings would have done with the recorded demand.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Advice {
+    /// How far the record that was replayed goes back, in seconds: at most what was asked for.
+    pub window_seconds: f64,
+    /// The pools in configuration order; those nothing was asked of are absent.
+    pub pools: Vec<PoolAdvice>,
+}
+
+/// The same for one pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolAdvice {
+    /// Name.
+    pub pool: String,
+    /// Requests replayed.
+    pub requests: u64,
+    /// Keys they were of.
+    pub keys: u64,
+    /// Each setting, enforced.
+    pub settings: Vec<SettingAdvice>,
+}
+
+/// What one setting would have done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SettingAdvice {
+    /// The setting.
+    pub fair_share: FairShare,
+    /// It is the one in effect.
+    pub current: bool,
+    /// Requests that would have waited and then been granted.
+    pub waited_requests: u64,
+    /// Of so many keys.
+    pub waited_keys: u64,
+    /// Requests that would have been refused.
+    pub refused_requests: u64,
+    /// Of so many keys.
+    pub refused_keys: u64,
+    /// Slots in use, of the capacity, on average, in percent; `null` for a pool without capacity.
+    pub utilisation_percent: Option<f64>,
 }
 
 /// One effective setting.

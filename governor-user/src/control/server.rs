@@ -1,8 +1,10 @@
 //! The control server: HTTP over a Unix socket. Reading needs the socket's mode, writing needs root or the daemon's own
 //! user, as the kernel tells it.
 
-use super::{api, views};
+use super::{advice, api, views};
+use crate::daemon::archive;
 use crate::daemon::clock;
+use crate::daemon::demand;
 use crate::daemon::handle::Handle;
 use crate::daemon::settings::Refused;
 use crate::kernel::groups::groups;
@@ -41,6 +43,7 @@ pub fn routes(handle: Handle) -> Router {
         .route("/v1/keys", get(keys))
         .route("/v1/leases", get(leases))
         .route("/v1/explain/{id}", get(explain))
+        .route("/v1/advise", get(advise))
         .route("/v1/config", get(config))
         .route("/v1/settings/{key}", put(set).delete(unset))
         .route("/v1/bypass", post(bypass))
@@ -183,11 +186,35 @@ async fn explain(State(handle): State<Handle>, Path(id): Path<String>) -> Answer
             .hint("it is the value of the response header x-governor-decision, up to 16 hexadecimal digits")
     })?;
     let found = handle.explain(number).await.ok_or_else(Problem::stopping)?;
-    let (entry, now) = found.ok_or_else(|| {
+    if let Some((entry, now)) = found {
+        return Ok(Json(views::decision(&entry, now)));
+    }
+    let state_dir = handle.settings().lock().await.loaded().config.daemon.state_dir.clone();
+    let archived = tokio::task::spawn_blocking(move || archive::find(&state_dir, number)).await;
+    let unreadable = |why: String| {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the archive of decisions cannot be read: {why}"))
+    };
+    let archived = archived.map_err(|error| unreadable(error.to_string()))?;
+    archived.map_err(|error| unreadable(error.to_string()))?.map(Json).ok_or_else(|| {
         Problem::new(StatusCode::NOT_FOUND, format!("decision {id} is unknown"))
-            .hint("decisions are kept for 24 hours and until the daemon restarts")
-    })?;
-    Ok(Json(views::decision(&entry, now)))
+            .hint("decisions are kept for 24 hours, within bounds")
+    })
+}
+
+async fn advise(
+    State(handle): State<Handle>,
+    query: Result<Query<api::AdviceQuery>, QueryRejection>,
+) -> Answer<api::Advice> {
+    let Query(query) = query?;
+    let config = handle.settings().lock().await.loaded().config.clone();
+    let wall = clock::wall_seconds();
+    let replayed = tokio::task::spawn_blocking(move || {
+        let segments = demand::recorded(&config.daemon.state_dir)?;
+        Ok::<_, std::io::Error>(advice::advice(&config.policy, &segments, wall, query.last_seconds))
+    });
+    let failed = |why: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no advice: {why}"));
+    let advice = replayed.await.map_err(|error| failed(error.to_string()))?;
+    Ok(Json(advice.map_err(|error| failed(error.to_string()))?))
 }
 
 async fn config(State(handle): State<Handle>) -> Json<Vec<api::ConfigEntry>> {

@@ -97,10 +97,7 @@ fn one_pool(view: &View, index: usize, pool: &PoolView) -> api::Pool {
         in_flight: pool.in_flight,
         parked: pool.parked,
         oldest_parked_seconds: pool.oldest_parked.map(|at| view.now.since(at).as_secs_f64()),
-        fair_share: match pool.fair_share {
-            FairShare::Off => api::FairShare::Off,
-            FairShare::EqualSplit { threshold } => api::FairShare::EqualSplit(threshold),
-        },
+        fair_share: fair_share(pool.fair_share),
         mode: match pool.mode {
             Mode::Observe => api::Mode::Observe,
             Mode::Enforce => api::Mode::Enforce,
@@ -129,6 +126,16 @@ fn one_pool(view: &View, index: usize, pool: &PoolView) -> api::Pool {
                 },
             })
             .collect(),
+    }
+}
+
+/// The rule of a pool.
+#[must_use]
+pub fn fair_share(rule: FairShare) -> api::FairShare {
+    match rule {
+        FairShare::Off => api::FairShare::Off,
+        FairShare::EqualSplit { threshold } => api::FairShare::EqualSplit(threshold),
+        FairShare::MaxMin { .. } => api::FairShare::MaxMin,
     }
 }
 

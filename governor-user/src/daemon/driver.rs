@@ -1,8 +1,10 @@
 //! The one loop that owns all state: engine, sessions, level, bypass, journal. Everything else translates bytes and
 //! sends messages here. A panic in it is a crash on purpose: restart and registration repair it.
 
+use super::archive::Archive;
 use super::bypass::Bypass;
 use super::clock;
+use super::demand::Demand;
 use super::journal::{Entry, Journal};
 use super::labels::Labels;
 use super::view::View;
@@ -29,6 +31,10 @@ const BATCH: usize = 256;
 
 /// Advice for refusals that a proxy makes by itself while the level is above normal.
 const OVERLOAD_RETRY_AFTER_MS: u32 = 1000;
+
+/// What is to be kept on disk waits this long for company: a wake-up of the writer per decision would cost more than the
+/// decision.
+pub(super) const FLUSH_EVERY: Duration = Duration::from_millis(200);
 
 /// What the rest of the daemon tells the driver.
 #[derive(Debug)]
@@ -99,6 +105,10 @@ pub struct Parts {
     pub epoch: u16,
     /// The bypass switch as it was left.
     pub bypass: Bypass,
+    /// Where decisions outlive the process.
+    pub archive: Archive,
+    /// Where demand is recorded for `advise`.
+    pub demand: Demand,
     /// When the level rises.
     pub overload: OverloadConfig,
     /// Ceilings of cgroups.
@@ -131,6 +141,8 @@ pub struct Driver {
     /// Something happened that may change the limits: they are worked out anew before the loop rests.
     pub(super) limits_stale: bool,
     pub(super) stop_by: Option<Instant>,
+    /// When what waits for the disk goes there.
+    pub(super) flush_by: Option<Instant>,
 }
 
 impl Driver {
@@ -151,6 +163,7 @@ impl Driver {
             limits: Limits::default(),
             limits_stale: true,
             stop_by: None,
+            flush_by: None,
         }
     }
 
@@ -213,6 +226,7 @@ impl Driver {
             Message::Gone { session } => {
                 self.limits_stale = true;
                 self.sessions.remove(&session);
+                self.note_gone(session, now);
                 self.parts.engine.handle_input(Input::SessionGone { session }, now);
             }
             Message::Ask(ask) => self.answer(ask, now),
@@ -255,8 +269,9 @@ impl Driver {
             self.parts.engine.handle_input(Input::Bypass { on: false }, now);
         }
         self.deliver();
-        self.forget_ended_sessions();
+        self.forget_ended_sessions(now);
         self.tell_limits();
+        self.flush(now);
     }
 
     fn next_timer(&self) -> Option<Instant> {
@@ -264,7 +279,7 @@ impl Driver {
             let wall = clock::wall_seconds();
             self.parts.bypass.remaining(wall).map(|left| clock::now().after(Duration::from_secs(left)))
         });
-        [self.parts.engine.poll_timeout(), bypass.flatten(), self.stop_by].into_iter().flatten().min()
+        [self.parts.engine.poll_timeout(), bypass.flatten(), self.stop_by, self.flush_by].into_iter().flatten().min()
     }
 
     fn is_over(&self, now: Instant) -> bool {
@@ -297,9 +312,15 @@ impl Driver {
     }
 
     /// A session without a connection is kept while it holds leases: they may still be handed over.
-    fn forget_ended_sessions(&mut self) {
+    fn forget_ended_sessions(&mut self, now: Instant) {
         let engine = &self.parts.engine;
-        self.sessions.retain(|id, session| session.outbox.is_some() || engine.leases_of(*id) > 0);
+        let over = |id: &SessionId, session: &Session| session.outbox.is_none() && engine.leases_of(*id) == 0;
+        let ended: Vec<SessionId> =
+            self.sessions.iter().filter(|(id, session)| over(id, session)).map(|(id, _)| *id).collect();
+        for session in ended {
+            self.sessions.remove(&session);
+            self.note_gone(session, now);
+        }
     }
 }
 

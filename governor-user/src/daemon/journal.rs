@@ -1,4 +1,5 @@
-//! Decisions kept for `explain`: 24 hours or the last 100,000, whichever is less. In memory: a restart forgets them.
+//! Decisions kept for `explain`: 24 hours or the last 100,000, whichever is less. In memory; `archive`
+//! keeps them over a restart.
 
 use governor_engine::io::Decision;
 use governor_engine::time::{Duration, Instant};

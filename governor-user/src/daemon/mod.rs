@@ -8,14 +8,18 @@
 //! ```
 
 mod answers;
+pub mod archive;
 pub mod bypass;
 pub mod clock;
+pub mod demand;
 pub mod driver;
 pub mod handle;
 pub mod journal;
 pub mod labels;
 mod orders;
+mod recording;
 mod requests;
+pub mod ring;
 pub mod settings;
 pub mod translate;
 pub mod view;
@@ -28,7 +32,9 @@ use crate::proxy::listener::{self, BoundSocket};
 use crate::proxy::peer::{Allowed, Peer};
 use crate::proxy::session;
 use anyhow::{Context, Result};
+use archive::Archive;
 use bypass::Bypass;
+use demand::Demand;
 use driver::{Driver, Message, Parts};
 use governor_common::wire::codec;
 use governor_common::wire::reply::{ErrorCode, Reply};
@@ -86,6 +92,8 @@ pub async fn run(settings: Settings) -> Result<()> {
         engine: Engine::new(config.policy.clone(), epoch)?,
         epoch,
         bypass: Bypass::load(&daemon.state_dir)?,
+        archive: Archive::open(&daemon.state_dir),
+        demand: Demand::open(&daemon.state_dir, daemon.record_bytes),
         overload: config.overload.clone(),
         ceilings: config.cgroups.clone(),
         policy: config.policy.clone(),

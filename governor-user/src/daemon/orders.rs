@@ -1,5 +1,6 @@
 //! What the engine orders, as replies to proxies and records for people.
 
+use super::clock;
 use super::driver::Driver;
 use super::journal::Entry;
 use super::translate;
@@ -17,6 +18,7 @@ impl Driver {
         match output {
             Output::Grant(grant) => {
                 self.parts.recorder.waited(grant.waited);
+                self.note_granted(&grant);
                 self.send(grant.session, grant.request.0, &translate::grant(&self.parts.engine, &grant));
             }
             Output::Parked { session, request } => self.send(session, request.0, &Reply::Parked),
@@ -29,23 +31,29 @@ impl Driver {
                     decision = %format_args!("{:016x}", entry.decision.id.0),
                     "request shed"
                 );
-                self.journal.record(entry);
+                self.keep(entry);
                 self.send(session, request.0, &reply);
             }
             Output::WouldHave { decision } => {
                 let entry = self.entry(decision);
-                self.journal.record(entry);
+                self.keep(entry);
             }
             Output::Reject { session, request, why } => {
                 self.send(session, request.0, &Reply::Reject { reason: translate::reject(why).to_owned() });
             }
             Output::Revoke { session, lease, reason } => {
+                self.note_ended(lease, clock::now());
                 tracing::info!(session = session.0, lease = lease.0, ?reason, "lease revoked");
                 self.send(session, 0, &Reply::Revoke { lease: lease.0, reason: translate::revoke(reason) });
             }
             // Only `register` asks, and it takes its answers itself.
             Output::Registered { .. } => {}
         }
+    }
+
+    fn keep(&mut self, entry: Entry) {
+        self.parts.archive.append(&entry);
+        self.journal.record(entry);
     }
 
     fn entry(&self, decision: Decision) -> Entry {

@@ -27,6 +27,7 @@ impl Driver {
                         let engine = &self.parts.engine;
                         self.labels.learn(key, label, |key| engine.is_active(key));
                     }
+                    self.note_asked(&input, &acquire.pool, now);
                     self.parts.engine.handle_input(Input::Acquire(input), now);
                 }
                 Err(reason) => {
@@ -39,6 +40,7 @@ impl Driver {
             }
             Request::Release { leases } => {
                 for lease in leases {
+                    self.note_ended(LeaseId(lease), now);
                     self.parts.engine.handle_input(Input::Release { session, lease: LeaseId(lease) }, now);
                 }
             }
@@ -135,9 +137,13 @@ impl Driver {
                 let engine = &self.parts.engine;
                 self.labels.learn(key, label, |key| engine.is_active(key));
             }
+            let key = input.key;
             self.parts.engine.handle_input(Input::Register(input), now);
             while let Some(output) = self.parts.engine.poll_output() {
                 if let Output::Registered { new, .. } = output {
+                    if let Some(new) = new {
+                        self.note_held(session, held.lease, new, key, now);
+                    }
                     known.push((held.lease, new.map_or(0, |lease| lease.0)));
                 } else {
                     self.dispatch(output);

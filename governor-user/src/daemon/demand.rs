@@ -1,0 +1,202 @@
+//! Recorded demand: who asked, when, and how long it ran, as a bounded log in the state folder. `advise` replays it
+//! under other settings. Keys are the proxies' keyed hashes; labels are left out. Decides nothing.
+
+use super::ring::{Ring, RingHealth, read};
+use super::translate;
+use governor_engine::id::{KeyId, LeaseId, RequestId, SessionId};
+use governor_engine::io::{Acquire, Kind};
+use governor_engine::snapshot::LeaseView;
+use governor_engine::time::Instant;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What happened. Times are nanoseconds of the monotonic clock; the names are short because they are written often.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fact {
+    /// First of a segment: when it began by the wall clock, in seconds since 1970, and what ran then.
+    #[serde(rename = "open")]
+    Opened {
+        /// Monotonic time.
+        t: u64,
+        /// Wall time.
+        wall: u64,
+        /// Leases that ran: lease, session, pool, key.
+        held: Vec<(u64, u64, String, Option<String>)>,
+    },
+    /// A request came.
+    #[serde(rename = "ask")]
+    Asked {
+        /// When.
+        t: u64,
+        /// Session.
+        s: u64,
+        /// Request id.
+        r: u32,
+        /// Pool name.
+        p: String,
+        /// Key, in hexadecimal digits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        k: Option<String>,
+        /// Its own longest wait in milliseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        w: Option<u32>,
+    },
+    /// It was granted.
+    #[serde(rename = "got")]
+    Granted {
+        /// When.
+        t: u64,
+        /// Session.
+        s: u64,
+        /// Request id.
+        r: u32,
+        /// Lease.
+        l: u64,
+    },
+    /// A lease was registered after a reconnect or restart.
+    #[serde(rename = "held")]
+    Held {
+        /// When.
+        t: u64,
+        /// Session that holds it now.
+        s: u64,
+        /// The id it was known by.
+        o: u64,
+        /// Its id now.
+        l: u64,
+        /// Pool name.
+        p: String,
+        /// Key, in hexadecimal digits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        k: Option<String>,
+    },
+    /// A lease ended.
+    #[serde(rename = "end")]
+    Ended {
+        /// When.
+        t: u64,
+        /// Lease.
+        l: u64,
+    },
+    /// A session ended with all its leases.
+    #[serde(rename = "gone")]
+    Gone {
+        /// When.
+        t: u64,
+        /// Session.
+        s: u64,
+    },
+}
+
+/// The recorder.
+#[derive(Debug)]
+pub struct Demand(Option<Ring>);
+
+impl Demand {
+    /// Records into this state folder at most so many bytes; 0 records nothing.
+    #[must_use]
+    pub fn open(state_dir: &Path, bytes: u64) -> Self {
+        Self((bytes > 0).then(|| Ring::open(folder(state_dir), bytes)))
+    }
+
+    /// Whether the next fact begins a segment: tell [`Self::opened`] first.
+    #[must_use]
+    pub fn needs_opening(&self) -> bool {
+        self.0.as_ref().is_some_and(Ring::is_at_start)
+    }
+
+    /// A segment begins.
+    pub fn opened(&mut self, leases: &[LeaseView], pool: impl Fn(&LeaseView) -> String, wall: u64, now: Instant) {
+        let held =
+            leases.iter().map(|lease| (lease.lease.0, lease.session.0, pool(lease), lease.key.map(hex))).collect();
+        self.write(&Fact::Opened { t: now.0, wall, held });
+    }
+
+    /// A request came. Only ordinary work is demand for slots by these rules.
+    pub fn asked(&mut self, ask: &Acquire, pool: &str, now: Instant) {
+        if ask.kind == Kind::Ordinary {
+            self.write(&Fact::Asked {
+                t: now.0,
+                s: ask.session.0,
+                r: ask.request.0,
+                p: pool.to_owned(),
+                k: ask.key.map(hex),
+                w: ask.max_wait.map(translate::millis),
+            });
+        }
+    }
+
+    /// A request was granted.
+    pub fn granted(&mut self, session: SessionId, request: RequestId, lease: LeaseId, now: Instant) {
+        self.write(&Fact::Granted { t: now.0, s: session.0, r: request.0, l: lease.0 });
+    }
+
+    /// A lease that was known as `old` is held by this session.
+    pub fn held(
+        &mut self,
+        session: SessionId,
+        old: u64,
+        new: LeaseId,
+        (pool, key): (&str, Option<KeyId>),
+        now: Instant,
+    ) {
+        let (p, k) = (pool.to_owned(), key.map(hex));
+        self.write(&Fact::Held { t: now.0, s: session.0, o: old, l: new.0, p, k });
+    }
+
+    /// A lease ended.
+    pub fn ended(&mut self, lease: LeaseId, now: Instant) {
+        self.write(&Fact::Ended { t: now.0, l: lease.0 });
+    }
+
+    /// A session ended with its leases.
+    pub fn gone(&mut self, session: SessionId, now: Instant) {
+        self.write(&Fact::Gone { t: now.0, s: session.0 });
+    }
+
+    /// Whether something waits for a flush.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.0.as_ref().is_some_and(Ring::is_dirty)
+    }
+
+    /// Hands everything to the disk; never waits.
+    pub fn flush(&mut self) {
+        if let Some(ring) = &mut self.0 {
+            ring.flush();
+        }
+    }
+
+    /// How the disk fares; `None` when nothing is recorded.
+    #[must_use]
+    pub fn health(&self) -> Option<RingHealth> {
+        self.0.as_ref().map(Ring::health)
+    }
+
+    fn write(&mut self, fact: &Fact) {
+        if let Some(ring) = &mut self.0 {
+            ring.append(&serde_json::to_vec(fact).expect("facts have string keys and serialize"));
+        }
+    }
+}
+
+/// What was recorded in this state folder, oldest first, each segment by itself. What cannot be read as a fact is left
+/// out.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn recorded(state_dir: &Path) -> io::Result<Vec<Vec<Fact>>> {
+    let facts = |records: Vec<Vec<u8>>| {
+        records.iter().filter_map(|record| serde_json::from_slice(record).ok()).collect::<Vec<Fact>>()
+    };
+    Ok(read(&folder(state_dir))?.into_iter().map(facts).collect())
+}
+
+fn folder(state_dir: &Path) -> PathBuf {
+    state_dir.join("demand")
+}
+
+fn hex(key: KeyId) -> String {
+    translate::hash(key).to_string()
+}

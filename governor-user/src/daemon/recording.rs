@@ -1,0 +1,56 @@
+//! What the driver tells the recorder of demand, and when what waits for the disk goes there.
+
+use super::clock;
+use super::driver::{Driver, FLUSH_EVERY};
+use governor_engine::id::{KeyId, LeaseId, SessionId};
+use governor_engine::io::{Acquire, Grant};
+use governor_engine::time::Instant;
+
+impl Driver {
+    pub(super) fn note_asked(&mut self, ask: &Acquire, pool: &str, now: Instant) {
+        self.open_segment(now);
+        self.parts.demand.asked(ask, pool, now);
+    }
+
+    pub(super) fn note_granted(&mut self, grant: &Grant) {
+        if let Some(lease) = grant.lease {
+            self.parts.demand.granted(grant.session, grant.request, lease, clock::now());
+        }
+    }
+
+    pub(super) fn note_held(&mut self, session: SessionId, old: u64, new: LeaseId, key: Option<KeyId>, now: Instant) {
+        self.open_segment(now);
+        let engine = &self.parts.engine;
+        let pool = engine.pool_of(new).and_then(|pool| engine.pool_name(pool)).unwrap_or_default();
+        self.parts.demand.held(session, old, new, (pool, key), now);
+    }
+
+    pub(super) fn note_ended(&mut self, lease: LeaseId, now: Instant) {
+        self.parts.demand.ended(lease, now);
+    }
+
+    pub(super) fn note_gone(&mut self, session: SessionId, now: Instant) {
+        self.parts.demand.gone(session, now);
+    }
+
+    pub(super) fn flush(&mut self, now: Instant) {
+        if self.flush_by.is_some_and(|by| by <= now) {
+            self.flush_by = None;
+            self.parts.archive.flush();
+            self.parts.demand.flush();
+        } else if self.parts.archive.is_dirty() || self.parts.demand.is_dirty() {
+            self.flush_by.get_or_insert_with(|| now.after(FLUSH_EVERY));
+        }
+    }
+
+    /// A segment stands by itself: it says first what runs.
+    fn open_segment(&mut self, now: Instant) {
+        if self.parts.demand.needs_opening() {
+            let engine = &self.parts.engine;
+            let pool = |lease: &governor_engine::snapshot::LeaseView| {
+                engine.pool_name(lease.pool).unwrap_or_default().to_owned()
+            };
+            self.parts.demand.opened(&engine.leases(), pool, clock::wall_seconds(), now);
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! A log on disk that cannot grow without bound: a folder of append-only segments, the oldest removed as new ones come.
+//! A thread of its own writes, so that a slow or full disk never holds up the one who appends; what cannot be written
+//! waits in a bounded buffer and is then lost, counted. Knows nothing of what the records say.
+//!
+//! A segment is a run of records, each a little-endian u32 length and as many bytes. A record cut short by a crash ends
+//! its segment for the reader.
+
+use rustix::fs::Mode;
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Bytes handed to the writer at once at most; larger ones only for a record that is larger itself.
+const CHUNK: usize = 32 * 1024;
+
+/// Chunks on their way to the writer.
+const QUEUE: usize = 64;
+
+/// Bytes the writer holds back while the disk refuses them.
+const HELD_BACK: usize = 4 * 1024 * 1024;
+
+/// How often a refusing disk is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Segments a full ring consists of: one in so many parts of the log is forgotten at once.
+const PARTS: u64 = 8;
+
+/// Segments at most, however small: a daemon that restarts all the time leaves many.
+const MOST_SEGMENTS: usize = 256;
+
+/// Longest record a reader believes in, in bytes.
+const LONGEST: usize = 16 * 1024 * 1024;
+
+/// The appending end.
+#[derive(Debug)]
+pub struct Ring {
+    /// `None` once dropped.
+    sender: Option<SyncSender<Chunk>>,
+    writer: Option<JoinHandle<()>>,
+    chunk: Chunk,
+    /// Bytes appended to the segment so far.
+    segment: u64,
+    bound: u64,
+    shared: Arc<Shared>,
+}
+
+/// How a ring fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RingHealth {
+    /// Records on disk, since the start.
+    pub written: u64,
+    /// Records lost because the disk refused them or could not keep up, since the start.
+    pub lost: u64,
+    /// Why the disk refuses now, if it does.
+    pub failing: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    written: AtomicU64,
+    lost: AtomicU64,
+    failing: Mutex<Option<String>>,
+}
+
+#[derive(Debug, Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    records: u64,
+    /// Begins a new segment.
+    opens: bool,
+}
+
+impl Ring {
+    /// A ring in `folder` of at most `bytes` in all. Begins a new segment; what is there stays until it is too old.
+    /// Never fails: a folder that cannot be written is a disk that refuses.
+    #[must_use]
+    pub fn open(folder: PathBuf, bytes: u64) -> Self {
+        let shared = Arc::<Shared>::default();
+        let (sender, receiver) = sync_channel(QUEUE);
+        let writer = Writer { folder, bytes, file: None, held: VecDeque::new(), shared: shared.clone() };
+        let writer = std::thread::Builder::new().name("ring".to_owned()).spawn(move || writer.run(&receiver)).ok();
+        let chunk = Chunk { opens: true, ..Chunk::default() };
+        Self { sender: Some(sender), writer, chunk, segment: 0, bound: bytes / PARTS, shared }
+    }
+
+    /// Whether the next record is the first of its segment.
+    #[must_use]
+    pub fn is_at_start(&self) -> bool {
+        self.segment == 0
+    }
+
+    /// Appends a record. It is on its way to the disk after [`Self::flush`].
+    pub fn append(&mut self, record: &[u8]) {
+        let Ok(length) = u32::try_from(record.len()) else { return };
+        if self.segment > 0 && self.chunk.bytes.len() + record.len() > CHUNK {
+            self.flush();
+        }
+        self.chunk.bytes.extend_from_slice(&length.to_le_bytes());
+        self.chunk.bytes.extend_from_slice(record);
+        self.chunk.records += 1;
+        self.segment += u64::from(length) + 4;
+    }
+
+    /// Whether something was appended since the last flush.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.chunk.records > 0
+    }
+
+    /// Hands everything appended to the writer; never waits. A segment that is full ends here.
+    pub fn flush(&mut self) {
+        if self.chunk.records > 0 {
+            let chunk = std::mem::take(&mut self.chunk);
+            let records = chunk.records;
+            let sent = self.sender.as_ref().map(|sender| sender.try_send(chunk));
+            if let Some(Err(TrySendError::Full(chunk) | TrySendError::Disconnected(chunk))) = sent {
+                self.shared.lost.fetch_add(records, Ordering::Relaxed);
+                // A segment that was never begun is begun by what comes next.
+                self.chunk.opens = chunk.opens;
+            }
+        }
+        if self.segment >= self.bound {
+            self.segment = 0;
+            self.chunk.opens = true;
+        }
+    }
+
+    /// How it fares.
+    #[must_use]
+    pub fn health(&self) -> RingHealth {
+        RingHealth {
+            written: self.shared.written.load(Ordering::Relaxed),
+            lost: self.shared.lost.load(Ordering::Relaxed),
+            failing: self.shared.failing.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.flush();
+        self.sender = None;
+        if let Some(writer) = self.writer.take() {
+            // It only ends in a panic of its own, which the hook has reported.
+            drop(writer.join());
+        }
+    }
+}
+
+/// The records of all segments in `folder`, oldest first; each segment's records together.
+///
+/// # Errors
+/// The folder or a segment cannot be read. A folder that is not there holds nothing.
+pub fn read(folder: &Path) -> io::Result<Vec<Vec<Vec<u8>>>> {
+    segments(folder)?.into_iter().map(|(_, path)| Ok(records(&fs::read(path)?))).collect()
+}
+
+/// The records of one segment's bytes, up to the first that is cut short.
+#[must_use]
+pub fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut records = Vec::new();
+    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
+        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        let Some((record, rest)) = (length <= LONGEST).then(|| rest.split_at_checked(length)).flatten() else { break };
+        records.push(record.to_vec());
+        bytes = rest;
+    }
+    records
+}
+
+/// Segments by number, oldest first.
+fn segments(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let number = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".log")?.parse().ok());
+        found.extend(number.map(|number| (number, path)));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The thread.
+struct Writer {
+    folder: PathBuf,
+    bytes: u64,
+    file: Option<File>,
+    held: VecDeque<Chunk>,
+    shared: Arc<Shared>,
+}
+
+impl Writer {
+    fn run(mut self, chunks: &Receiver<Chunk>) {
+        loop {
+            match chunks.recv_timeout(RETRY) {
+                Ok(chunk) => self.held.push_back(chunk),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.write_held();
+        }
+        self.write_held();
+    }
+
+    fn write_held(&mut self) {
+        while let Some(chunk) = self.held.pop_front() {
+            match self.write(&chunk) {
+                Ok(()) => {
+                    self.shared.written.fetch_add(chunk.records, Ordering::Relaxed);
+                    self.report(None);
+                }
+                Err(error) => {
+                    self.report(Some(format!("{}: {error}", self.folder.display())));
+                    // Half a chunk may be there: a new segment keeps the reader from stumbling over it.
+                    self.file = None;
+                    self.held.push_front(chunk);
+                    self.forget();
+                    return;
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, chunk: &Chunk) -> io::Result<()> {
+        if chunk.opens || self.file.is_none() {
+            self.file = Some(self.next_segment()?);
+        }
+        self.file.as_mut().map_or(Ok(()), |file| file.write_all(&chunk.bytes))
+    }
+
+    /// Makes room and opens the next segment.
+    fn next_segment(&self) -> io::Result<File> {
+        fs::create_dir_all(&self.folder)?;
+        let mut old = segments(&self.folder)?;
+        let next = old.last().map_or(1, |(number, _)| number + 1);
+        let size = |path: &PathBuf| fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let mut total: u64 = old.iter().map(|(_, path)| size(path)).sum();
+        while !old.is_empty() && (total + self.bytes / PARTS > self.bytes || old.len() >= MOST_SEGMENTS) {
+            let (_, path) = old.remove(0);
+            total = total.saturating_sub(size(&path));
+            fs::remove_file(path)?;
+        }
+        let mode = (Mode::RUSR | Mode::WUSR).as_raw_mode();
+        OpenOptions::new().create_new(true).append(true).mode(mode).open(self.folder.join(format!("{next:010}.log")))
+    }
+
+    /// Drops the oldest of what is held back beyond the bound.
+    fn forget(&mut self) {
+        let mut held: usize = self.held.iter().map(|chunk| chunk.bytes.len()).sum();
+        while held > HELD_BACK
+            && let Some(chunk) = self.held.pop_front()
+        {
+            held -= chunk.bytes.len();
+            self.shared.lost.fetch_add(chunk.records, Ordering::Relaxed);
+        }
+    }
+
+    fn report(&self, failing: Option<String>) {
+        let mut known = self.shared.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.is_some() != failing.is_some() {
+            match &failing {
+                Some(why) => tracing::warn!("a log cannot be written, newest records wait in memory: {why}"),
+                None => tracing::info!("a log can be written again: {}", self.folder.display()),
+            }
+        }
+        *known = failing;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_in_order_over_restarts() {
+        let folder = tempfile::tempdir().unwrap();
+        for life in 0..3_u8 {
+            let mut ring = Ring::open(folder.path().join("log"), 1 << 20);
+            assert!(ring.is_at_start());
+            ring.append(&[life]);
+            ring.append(&[life, 9]);
+        }
+        let read = read(&folder.path().join("log")).unwrap();
+        assert_eq!(read, [[vec![0], vec![0, 9]], [vec![1], vec![1, 9]], [vec![2], vec![2, 9]]]);
+    }
+
+    #[test]
+    fn the_oldest_goes_when_the_bound_is_reached() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ring = Ring::open(folder.path().to_owned(), 8000);
+        let mut openings = 0;
+        for n in 0..200_u8 {
+            openings += u32::from(ring.is_at_start());
+            ring.append(&[n; 100]);
+            ring.flush();
+            // The writer has a bounded queue and this loop does not wait for anybody.
+            while ring.health().written + ring.health().lost <= u64::from(n) {
+                std::thread::yield_now();
+            }
+        }
+        drop(ring);
+        let size: u64 =
+            segments(folder.path()).unwrap().iter().map(|(_, path)| fs::metadata(path).unwrap().len()).sum();
+        assert!((5000..=9200).contains(&size), "{size} bytes");
+        assert_eq!(openings, 20);
+        let all: Vec<Vec<u8>> = read(folder.path()).unwrap().concat();
+        assert_eq!(all.last(), Some(&vec![199; 100]));
+        assert!(all.iter().zip(all.iter().skip(1)).all(|(one, next)| one[0] + 1 == next[0]), "none is missing between");
+    }
+
+    #[test]
+    fn a_record_cut_short_ends_its_segment() {
+        assert_eq!(records(&[1, 0, 0, 0, 7, 5, 0, 0, 0, 1, 2]), [[7]]);
+        assert_eq!(records(&[0xff, 0xff, 0xff, 0xff, 1]), Vec::<Vec<u8>>::new());
+    }
+
+    #[test]
+    fn a_disk_that_refuses_stops_nobody_and_loses_nothing_within_the_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("log");
+        // A file where the folder should be: as root, modes would not refuse.
+        fs::write(&place, "").unwrap();
+        let mut ring = Ring::open(place.clone(), 1 << 20);
+        ring.append(b"kept");
+        ring.flush();
+        while ring.health().failing.is_none() {
+            std::thread::yield_now();
+        }
+        fs::remove_file(&place).unwrap();
+        drop(ring);
+        assert_eq!(read(&place).unwrap().concat(), [b"kept"]);
+    }
+}
