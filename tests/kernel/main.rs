@@ -7,6 +7,7 @@ mod connections;
 mod counters;
 mod listeners;
 mod namespaces;
+mod report;
 mod scale;
 mod styles;
 mod tiers;

@@ -46,7 +46,7 @@ pub(super) fn read(console: &str) -> Said {
 
 impl Said {
     fn line(&mut self, line: &str, section: &str) {
-        let Some((word, rest)) = line.split_once(' ') else { return };
+        let Some((word, rest)) = line.split_once([' ', '\t']) else { return };
         match word {
             "VM" => self.frame(rest),
             "test" => self.result(rest),
@@ -76,9 +76,9 @@ impl Said {
     }
 }
 
-/// `purpose hook active|inactive note`
+/// Purpose, hook, `active` or `inactive`, note; separated by tabs.
 fn hook(line: &str) -> Option<Hook> {
-    let mut words = line.splitn(4, ' ');
+    let mut words = line.splitn(4, '\t');
     let (purpose, hook, state) = (words.next()?, words.next()?, words.next()?);
     let active = match state {
         "active" => true,
@@ -106,8 +106,8 @@ SKIP: no private network namespace or cgroup: x\r
 ---- report::hooks stdout ----\r
 TIER tracepoint\r
 DEGRADED trampoline: not there\r
-HOOK enqueue tp_btf/sk_data_ready active \r
-HOOK accept fentry/__inet_accept inactive refused with EPERM\r
+HOOK\tenqueue, depth peak\ttp_btf/sk_data_ready\tactive\t\r
+HOOK\taccept\tfentry/__inet_accept\tinactive\trefused with EPERM\r
 HOOK nonsense\r
 ---- scale::many stdout ----\r
 thread panicked\r
@@ -128,6 +128,10 @@ VM EXIT 101\r
             [("listeners::depth".to_owned(), "no private network namespace or cgroup: x".to_owned())]
         );
         assert_eq!(said.hooks.len(), 2);
+        assert_eq!(
+            (said.hooks[0].purpose.as_str(), said.hooks[0].hook.as_str()),
+            ("enqueue, depth peak", "tp_btf/sk_data_ready")
+        );
         assert!(said.hooks[0].active && said.hooks[0].note.is_empty());
         assert_eq!((said.hooks[1].active, said.hooks[1].note.as_str()), (false, "refused with EPERM"));
     }

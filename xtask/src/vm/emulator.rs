@@ -98,16 +98,21 @@ impl Emulator {
         let mut command = match exec::find("setpriv") {
             Some(setpriv) => {
                 let mut command = Command::new(setpriv);
-                command.args(["--pdeathsig", "KILL", "--"]).arg(qemu);
+                command.args(["--pdeathsig", "KILL", "--", "env"]);
                 command
             }
-            None => Command::new(qemu),
+            None => Command::new("env"),
         };
-        if let Some(folder) = &self.unpacked {
-            for data in ["usr/share/qemu", "usr/share/seabios"] {
-                command.arg("-L").arg(folder.join(data));
-            }
-            command.env("LD_LIBRARY_PATH", library_path(folder));
+        let Some(folder) = &self.unpacked else {
+            command.arg(qemu);
+            return command;
+        };
+        // Only for QEMU itself: the programs that start it are not of the same packages.
+        let mut libraries = OsString::from("LD_LIBRARY_PATH=");
+        libraries.push(library_path(folder));
+        command.arg(libraries).arg(qemu);
+        for data in ["usr/share/qemu", "usr/share/seabios"] {
+            command.arg("-L").arg(folder.join(data));
         }
         command
     }

@@ -16,7 +16,10 @@ exec </dev/null >/dev/console 2>&1
 # busybox has an `ip` too, but not the one the tests know.
 export PATH=/tools:/bin HOME=/tmp RUST_BACKTRACE=1
 for module in /modules/*; do
-    xzcat "$module" >/tmp/module.ko 2>/dev/null || cp "$module" /tmp/module.ko
+    case "$module" in
+    *.xz) xzcat "$module" >/tmp/module.ko ;;
+    *) cp "$module" /tmp/module.ko ;;
+    esac
     insmod /tmp/module.ko
 done
 rm -f /tmp/module.ko

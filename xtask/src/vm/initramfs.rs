@@ -24,21 +24,18 @@ const TOOLS: [&str; 3] = ["ip", "ss", "nstat"];
 /// In the order they are loaded. One that is missing is built in, or the kernel has no such thing.
 const MODULES: [&str; 5] = ["inet_diag", "tcp_diag", "mptcp_diag", "veth", "sch_netem"];
 
-/// The part that all machines share.
-pub(super) fn common(busybox: &Path, program: &Program) -> Result<Vec<u8>> {
+/// The part that all machines share. `scratch` is a folder for what is made on the way.
+pub(super) fn common(busybox: &Path, program: &Program, scratch: &Path) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
     archive.file("/init", INIT);
     archive.file("/bin/busybox", &read(busybox)?);
-    archive.file(TESTS, &read(&program.tests)?);
     let folder = Path::new(TESTS).parent().and_then(Path::parent).unwrap_or_else(|| Path::new("/"));
-    for path in &program.beside {
-        let name = path.file_name().unwrap_or_default();
-        archive.file(&folder.join(name).to_string_lossy(), &read(path)?);
-    }
+    let beside = program.beside.iter().map(|path| (folder.join(path.file_name().unwrap_or_default()), path.clone()));
+    let ours = [(PathBuf::from(TESTS), program.tests.clone())].into_iter().chain(beside);
+    let tools = TOOLS.iter().filter_map(|tool| Some((Path::new("/tools").join(tool), exec::find(tool)?)));
     let mut libraries = BTreeSet::new();
-    for tool in TOOLS {
-        let Some(path) = exec::find(tool) else { continue };
-        archive.file(&format!("/tools/{tool}"), &read(&path)?);
+    for (place, path) in ours.chain(tools) {
+        archive.file(&place.to_string_lossy(), &stripped(&path, scratch)?);
         libraries.extend(needed(&exec::output(Command::new("ldd").arg(&path))?));
     }
     for library in libraries {
@@ -52,11 +49,10 @@ pub(super) fn of_kernel(kernel: &Kernel, series: &Series, filter: &[String]) -> 
     let mut archive = Archive::default();
     archive.file("/settings", settings(series, filter).as_bytes());
     archive.folder("/modules");
-    for (index, name) in MODULES.iter().enumerate() {
-        if let Some(path) = kernel.module(name) {
-            // Numbered, because the shell loads them in the order of their names.
-            archive.file(&format!("/modules/{index}-{name}"), &read(&path)?);
-        }
+    for (index, path) in MODULES.iter().filter_map(|name| kernel.module(name)).enumerate() {
+        // Numbered, because the shell loads them in the order of their names.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        archive.file(&format!("/modules/{index}-{name}"), &read(&path)?);
     }
     Ok(archive.finish())
 }
@@ -70,6 +66,14 @@ fn settings(series: &Series, filter: &[String]) -> String {
     // A single quote would end the word; no test has one in its name.
     let filter = filter.join(" ").replace('\'', "");
     format!("tests={TESTS}\nfilter='{filter}'\n{required}")
+}
+
+/// A program without its debug information, which is most of it, where the system can do that.
+fn stripped(path: &Path, scratch: &Path) -> Result<Vec<u8>> {
+    let copy = scratch.join("stripped");
+    let strip = Command::new("strip").arg("--strip-debug").arg("-o").arg(&copy).arg(path).output();
+    let done = strip.is_ok_and(|output| output.status.success());
+    read(if done { &copy } else { path })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

@@ -68,28 +68,34 @@ fn hooks(rows: &[Row]) -> Vec<Vec<String>> {
     cells
 }
 
-/// What the tables have no room for, one line each.
+/// What the tables have no room for: failures first, then what is known to be missing. What several series say is
+/// said once.
 fn notes(rows: &[Row]) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut note = |series, text: String| match notes.iter_mut().find(|(have, _)| *have == text) {
+        Some((_, of)) => of.push(series),
+        None => notes.push((text, vec![series])),
+    };
     for row in rows {
         match &row.fate {
-            Fate::NotTested { reason } => notes.push(format!("{}: not tested: {reason}", row.series)),
+            Fate::NotTested { reason } => note(row.series, format!("not tested: {reason}")),
             Fate::Tested(tested) => {
-                let said = &tested.said;
-                let failed = said.failed.iter().map(|test| format!("FAILED: {test}"));
-                let wrong = tested.complaints.iter().map(|complaint| format!("FAILED: {complaint}"));
-                let degraded = said.degraded.clone().into_iter();
-                let hooks = said.hooks.iter().filter(|hook| !hook.active && !hook.note.is_empty());
-                let hooks = hooks.map(|hook| format!("{} ({}): {}", hook.hook, hook.purpose, hook.note));
-                let all = failed.chain(wrong).chain(degraded).chain(hooks);
-                notes.extend(all.map(|line| format!("{}: {line}", row.series)));
+                tested.said.failed.iter().for_each(|test| note(row.series, format!("FAILED: {test}")));
+                tested.complaints.iter().for_each(|complaint| note(row.series, format!("FAILED: {complaint}")));
             }
         }
     }
-    if !notes.is_empty() {
-        notes.insert(0, String::new());
+    for (series, Tested { said, .. }) in tested(rows) {
+        said.degraded.iter().for_each(|line| note(series, line.clone()));
+        for hook in said.hooks.iter().filter(|hook| !hook.active && !hook.note.is_empty()) {
+            note(series, format!("{} ({}): {}", hook.hook, hook.purpose, hook.note));
+        }
     }
-    notes
+    let mut lines: Vec<String> = notes.into_iter().map(|(text, of)| format!("{}: {text}", of.join(", "))).collect();
+    if !lines.is_empty() {
+        lines.insert(0, String::new());
+    }
+    lines
 }
 
 fn tested(rows: &[Row]) -> impl Iterator<Item = (&'static str, &Tested)> {

@@ -1,14 +1,11 @@
-//! The program that runs in the machines: the kernel tests and what they start, linked statically, because the
-//! machines have no libraries. Built once for all of them, in a target folder of its own.
+//! The program that runs in the machines: the kernel tests and what they start. It is the one of the ordinary build,
+//! brought along with the libraries it is linked to, because a second, static build of everything takes minutes.
 
 use crate::exec;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
-
-/// Named so that nothing but the tests gets the flags: without a target, build scripts would be linked statically too.
-const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// What was built.
 #[derive(Debug)]
@@ -19,53 +16,29 @@ pub(super) struct Program {
     pub(super) beside: Vec<PathBuf>,
 }
 
-/// Builds into `target`.
-pub(super) fn build(target: &Path) -> Result<Program> {
-    let object = object()?;
+/// Builds what is not there yet. Names the whole workspace, as every step of `cargo xtask test` does, so that cargo
+/// resolves the same features and compiles nothing twice.
+pub(super) fn build() -> Result<Program> {
     let mut command = exec::cargo();
     command
-        .args(["build", "--package", "governor-tests", "--package", "governor-user", "--bins", "--test", "kernel"])
-        .args(["--target", TARGET, "--config", "profile.dev.strip='debuginfo'"])
-        .env("CARGO_TARGET_DIR", target)
-        .env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS", "-C target-feature=+crt-static")
-        .env("GOVERNOR_EBPF_OBJECT", object);
+        .args(["build", "--quiet", "--workspace", "--bins", "--test", "kernel"])
+        .args(["--message-format", "json-render-diagnostics"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit());
+    let output = command.output().context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("{command:?} ended with {}", output.status);
+    }
     let mut tests = None;
     let mut beside = Vec::new();
-    for message in messages(&mut command)? {
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let Ok(message) = serde_json::from_str::<Value>(line) else { continue };
         let Some(executable) = message["executable"].as_str().map(PathBuf::from) else { continue };
         if message["target"]["kind"][0] == "test" {
             tests = Some(executable);
-        } else {
+        } else if !executable.ends_with("xtask") {
             beside.push(executable);
         }
     }
     Ok(Program { tests: tests.context("cargo built no kernel tests")?, beside })
-}
-
-/// The eBPF object of the ordinary build, so that it is not built a second time: what the caller gave, else what the
-/// build script of governor-user left.
-fn object() -> Result<PathBuf> {
-    if let Some(given) = std::env::var_os("GOVERNOR_EBPF_OBJECT").filter(|path| !path.is_empty()) {
-        return Ok(PathBuf::from(given));
-    }
-    let mut command = exec::cargo();
-    command.args(["build", "--workspace", "--lib"]);
-    let out = messages(&mut command)?
-        .into_iter()
-        .filter(|message| message["reason"] == "build-script-executed")
-        .filter(|message| message["package_id"].as_str().is_some_and(|id| id.contains("/governor-user#")))
-        .find_map(|message| message["out_dir"].as_str().map(PathBuf::from))
-        .context("cargo names no output folder of governor-user")?;
-    let object = out.join("governor-ebpf");
-    if object.is_file() { Ok(object) } else { bail!("governor-user left no eBPF object in {}", out.display()) }
-}
-
-/// Runs cargo and returns what it says about its results; errors and warnings pass through.
-fn messages(command: &mut std::process::Command) -> Result<Vec<Value>> {
-    command.args(["--quiet", "--message-format", "json-render-diagnostics"]);
-    let output = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).output().context("cannot start cargo")?;
-    if !output.status.success() {
-        bail!("{command:?} ended with {}", output.status);
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
