@@ -24,6 +24,8 @@ pub(super) struct Said {
     /// Why it is not a better one.
     pub(super) degraded: Vec<String>,
     pub(super) hooks: Vec<Hook>,
+    /// The test that had begun and not ended when the console did.
+    pub(super) unfinished: Option<String>,
     pub(super) passed: u64,
     pub(super) failed: Vec<String>,
     /// Reasons, by the test that gave them. A skipped test is a passed one too.
@@ -68,7 +70,9 @@ impl Said {
 
     /// `name ... ok`, `name ... FAILED`, or the summary `result: …`, which says nothing new.
     fn result(&mut self, line: &str) {
+        self.unfinished = None;
         match line.split_once(" ... ") {
+            Some((name, "")) => self.unfinished = Some(name.to_owned()),
             Some((_, "ok")) => self.passed += 1,
             Some((name, "FAILED")) => self.failed.push(name.to_owned()),
             _ => {}
@@ -140,6 +144,8 @@ VM EXIT 101\r
     fn a_machine_that_died_has_no_exit() {
         let said = read("VM KERNEL 6.1.0\ntest a ... ok\ntest b ... ");
         assert_eq!((said.exit, said.passed), (None, 1));
+        assert_eq!(said.unfinished.as_deref(), Some("b"));
+        assert_eq!(read(CONSOLE).unfinished, None);
         assert_eq!(read("Kernel panic - not syncing").kernel, None);
     }
 }

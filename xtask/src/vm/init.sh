@@ -27,6 +27,8 @@ ip link set lo up
 ulimit -n 20000
 echo "VM KERNEL $(uname -r) $(uname -v)"
 . /settings
-"$tests" --test-threads=1 --show-output $filter
+# What the kernel offers comes first, so that it is known even when the tests do not end.
+"$tests" --show-output report::
+"$tests" --test-threads=1 --show-output --skip report:: $filter
 echo "VM EXIT $?"
 poweroff -f

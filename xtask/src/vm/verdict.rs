@@ -45,15 +45,16 @@ impl Tested {
 /// What is wrong with a machine's run, apart from the tests that say so themselves.
 pub(super) fn complaints(series: &Series, said: &Said, end: End) -> Vec<String> {
     let mut wrong = Vec::new();
+    let during = said.unfinished.as_ref().map_or_else(String::new, |test| format!(", during {test}"));
     if end == End::TimedOut {
-        wrong.push("it ran into the time limit".to_owned());
+        wrong.push(format!("it ran into the time limit{during}"));
     }
     if said.kernel.is_none() {
         wrong.push("it did not start".to_owned());
         return wrong;
     }
     match said.exit {
-        None if end == End::Stopped => wrong.push("it died before the tests ended".to_owned()),
+        None if end == End::Stopped => wrong.push(format!("it died before the tests ended{during}")),
         Some(code) if code != 0 && said.failed.is_empty() => wrong.push(format!("the tests ended with status {code}")),
         Some(0) if said.passed == 0 => wrong.push("no test ran".to_owned()),
         None | Some(_) => {}
@@ -97,7 +98,10 @@ mod tests {
         let complaints = |said: Said, end| complaints(&ALL[0], &said, end).join("; ");
         assert_eq!(complaints(Said::default(), End::Stopped), "it did not start");
         assert_eq!(complaints(Said { exit: None, ..said() }, End::Stopped), "it died before the tests ended");
-        assert_eq!(complaints(Said { exit: None, ..said() }, End::TimedOut), "it ran into the time limit");
+        assert_eq!(
+            complaints(Said { exit: None, unfinished: Some("a".into()), ..said() }, End::TimedOut),
+            "it ran into the time limit, during a"
+        );
         assert_eq!(
             complaints(Said { exit: Some(127), passed: 0, ..said() }, End::Stopped),
             "the tests ended with status 127"
