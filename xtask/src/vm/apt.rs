@@ -29,7 +29,9 @@ impl Apt {
         fs::write(&sources, stanzas(archives, suites))
             .with_context(|| format!("cannot write {}", sources.display()))?;
         let apt = Self { folder: folder.to_owned() };
-        let complaint = exec::output(apt.command("apt-get").args(["update", "--quiet"])).err();
+        // Without the option apt calls a list that it could not fetch a warning and ends as if all were well.
+        let update = ["update", "--quiet", "-o", "APT::Update::Error-Mode=any"];
+        let complaint = exec::output(apt.command("apt-get").args(update)).err();
         Ok((apt, complaint.map(|error| format!("{error:#}"))))
     }
 
