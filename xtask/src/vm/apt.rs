@@ -32,7 +32,7 @@ impl Apt {
         // Without the option apt calls a list that it could not fetch a warning and ends as if all were well.
         let update = ["update", "--quiet", "-o", "APT::Update::Error-Mode=any"];
         let complaint = exec::output(apt.command("apt-get").args(update)).err();
-        Ok((apt, complaint.map(|error| format!("{error:#}"))))
+        Ok((apt, complaint.map(|error| errors(&format!("{error:#}")))))
     }
 
     /// Names of all packages that begin with `prefix`, one a line.
@@ -115,6 +115,12 @@ impl Apt {
     }
 }
 
+/// What apt calls errors in its output, on one line; all of it if it calls nothing so.
+fn errors(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().filter_map(|line| line.trim().strip_prefix("E: ")).collect();
+    if lines.is_empty() { output.to_owned() } else { lines.join("; ") }
+}
+
 /// A source for each suite whose archive is known.
 fn stanzas(archives: &Archives, suites: &[&str]) -> String {
     let mut text = String::new();
@@ -137,6 +143,13 @@ fn stanzas(archives: &Archives, suites: &[&str]) -> String {
 mod tests {
     use super::super::archive::Archive;
     use super::*;
+
+    #[test]
+    fn errors_of_apt_become_one_line() {
+        let output = "\"apt-get\" ended with 100:\n  W: old\n  E: Failed to fetch x\n  E: Some index files failed";
+        assert_eq!(errors(output), "Failed to fetch x; Some index files failed");
+        assert_eq!(errors("cannot start"), "cannot start");
+    }
 
     #[test]
     fn a_suite_whose_archive_is_unknown_has_no_source() {
