@@ -87,11 +87,11 @@ fn place(listener: &ListenerView) -> String {
     }
 }
 
-/// A queue is full when its depth is *above* the backlog: the kernel holds backlog + 1.
+/// The depth, and whether it is all the queue holds.
 fn depth(listener: &ListenerView) -> String {
-    match listener.backlog {
-        Some(backlog) if listener.depth > backlog => format!("{} full", listener.depth),
-        Some(_) | None => listener.depth.to_string(),
+    match listener.is_full() {
+        Some(true) => format!("{} full", listener.depth),
+        Some(false) | None => listener.depth.to_string(),
     }
 }
 

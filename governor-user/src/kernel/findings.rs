@@ -19,7 +19,7 @@ impl Queues {
     /// Of these listeners, all of one namespace.
     pub(crate) fn of<'a>(listeners: impl Iterator<Item = &'a ListenerView>) -> Self {
         let full = listeners.filter_map(|listener| {
-            let backlog = listener.backlog.filter(|backlog| listener.depth > *backlog)?;
+            let backlog = listener.backlog.filter(|_| listener.is_full() == Some(true))?;
             Some((SocketAddr::new(listener.address, listener.port), backlog))
         });
         Self { full: full.min_by_key(|(_, backlog)| *backlog) }

@@ -17,7 +17,7 @@ fn group(first: &ListenerView, members: &[ListenerView]) -> ListenerGroup {
     let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
     let limits: Option<Vec<(u32, u32)>> =
         members.iter().map(|member| member.backlog.map(|backlog| (member.depth, backlog))).collect();
-    let full = |limits: &Vec<(u32, u32)>| limits.iter().filter(|(depth, backlog)| depth > backlog).count();
+    let full: Option<Vec<bool>> = members.iter().map(ListenerView::is_full).collect();
     let worst = |limits: &Vec<(u32, u32)>| {
         limits.iter().map(|(depth, backlog)| utilisation(*depth, *backlog)).fold(0.0, f64::max)
     };
@@ -28,7 +28,7 @@ fn group(first: &ListenerView, members: &[ListenerView]) -> ListenerGroup {
         members: count,
         depth,
         backlog: limits.as_ref().map(|limits| limits.iter().map(|(_, backlog)| u64::from(*backlog)).sum()),
-        full: limits.as_ref().map(|limits| u32::try_from(full(limits)).unwrap_or(u32::MAX)),
+        full: full.map(|full| full.iter().map(|full| u32::from(*full)).sum()),
         worst_utilisation: limits.as_ref().map(worst),
         skew: (depth > 0).then(|| {
             let total = f64::from(u32::try_from(depth).unwrap_or(u32::MAX));

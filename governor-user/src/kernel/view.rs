@@ -99,6 +99,15 @@ pub struct ListenerView {
     pub tier: Tier,
 }
 
+impl ListenerView {
+    /// Whether the accept queue is full; `None` where the backlog is unknown. The kernel refuses when depth > backlog, so a
+    /// queue holds backlog + 1.
+    #[must_use]
+    pub fn is_full(&self) -> Option<bool> {
+        self.backlog.map(|backlog| self.depth > backlog)
+    }
+}
+
 /// What a listener speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

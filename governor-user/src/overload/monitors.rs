@@ -7,7 +7,7 @@ use governor_common::wire::reply::cause;
 use std::collections::BTreeSet;
 
 /// Node in flight presses from this share of the cap on, in ‰, and fully at the cap.
-const NODE_LO: u64 = 800;
+const NODE_LO: u32 = 800;
 
 /// Everything the pressure is made of at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,9 +49,9 @@ pub fn assess(
     for listener in seen.listeners.iter().filter(|listener| is_watched(config, listener, proxies)) {
         if let Some(backlog) = listener.backlog {
             evidence.add(cause::ACCEPT_FILL, accept_fill(listener.depth, backlog, config.accept_fill));
-            // The kernel refuses when depth > backlog: a queue seen so is overflowing, not filling.
-            evidence.urgent |= listener.depth > backlog;
         }
+        // A queue seen full is overflowing, not filling.
+        evidence.urgent |= listener.is_full() == Some(true);
     }
     for ceiling in ceilings {
         let open = seen
@@ -69,7 +69,7 @@ pub fn assess(
     let (counted, cap) = node;
     if cap > 0 {
         let fill = permille(u64::from(counted), u64::from(cap));
-        evidence.add(cause::NODE_IN_FLIGHT, ramp(fill, (u32::try_from(NODE_LO).unwrap_or(u32::MAX), 1000)));
+        evidence.add(cause::NODE_IN_FLIGHT, ramp(fill, (NODE_LO, 1000)));
     }
     evidence
 }
