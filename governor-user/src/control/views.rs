@@ -192,9 +192,17 @@ pub fn leases(view: &View, leases: &[LeaseView], query: &api::LeasesQuery) -> Ve
 /// `GET /v1/explain/{id}`.
 #[must_use]
 pub fn decision(entry: &Entry, now: Instant) -> api::Decision {
+    let mut shown = numbers(entry, now);
+    shown.explanation = explain(&shown);
+    shown
+}
+
+/// A decision without its explanation, which is worked out from the rest.
+#[must_use]
+pub fn numbers(entry: &Entry, now: Instant) -> api::Decision {
     let decision = &entry.decision;
     let numbers = &decision.numbers;
-    let mut shown = api::Decision {
+    api::Decision {
         id: format!("{:016x}", decision.id.0),
         age_seconds: now.since(decision.at).as_secs_f64(),
         session: decision.session.0,
@@ -222,9 +230,7 @@ pub fn decision(entry: &Entry, now: Instant) -> api::Decision {
             node_cap: numbers.node_cap,
         },
         explanation: String::new(),
-    };
-    shown.explanation = explain(&shown);
-    shown
+    }
 }
 
 /// `GET /v1/config`.

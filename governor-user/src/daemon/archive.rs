@@ -37,10 +37,8 @@ impl Archive {
 
     /// Adds one. It is on its way to the disk after [`Self::flush`].
     pub fn append(&mut self, entry: &Entry) {
-        let mut decision = views::decision(entry, entry.decision.at);
-        // Worked out again from the numbers when it is read.
-        decision.explanation = String::new();
-        let record = Record { wall: clock::wall_seconds(), decision };
+        // The explanation is worked out from the numbers when somebody asks.
+        let record = Record { wall: clock::wall_seconds(), decision: views::numbers(entry, entry.decision.at) };
         self.0.append(&serde_json::to_vec(&record).expect("API types have string keys and serialize"));
     }
 

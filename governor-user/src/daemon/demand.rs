@@ -108,15 +108,14 @@ impl Demand {
 
     /// A segment begins.
     pub fn opened(&mut self, leases: &[LeaseView], pool: impl Fn(&LeaseView) -> String, wall: u64, now: Instant) {
-        let held =
-            leases.iter().map(|lease| (lease.lease.0, lease.session.0, pool(lease), lease.key.map(hex))).collect();
-        self.write(&Fact::Opened { t: now.0, wall, held });
+        let held = |lease: &LeaseView| (lease.lease.0, lease.session.0, pool(lease), lease.key.map(hex));
+        self.write(|| Fact::Opened { t: now.0, wall, held: leases.iter().map(held).collect() });
     }
 
     /// A request came. Only ordinary work is demand for slots by these rules.
     pub fn asked(&mut self, ask: &Acquire, pool: &str, now: Instant) {
         if ask.kind == Kind::Ordinary {
-            self.write(&Fact::Asked {
+            self.write(|| Fact::Asked {
                 t: now.0,
                 s: ask.session.0,
                 r: ask.request.0,
@@ -129,7 +128,7 @@ impl Demand {
 
     /// A request was granted.
     pub fn granted(&mut self, session: SessionId, request: RequestId, lease: LeaseId, now: Instant) {
-        self.write(&Fact::Granted { t: now.0, s: session.0, r: request.0, l: lease.0 });
+        self.write(|| Fact::Granted { t: now.0, s: session.0, r: request.0, l: lease.0 });
     }
 
     /// A lease that was known as `old` is held by this session.
@@ -141,18 +140,17 @@ impl Demand {
         (pool, key): (&str, Option<KeyId>),
         now: Instant,
     ) {
-        let (p, k) = (pool.to_owned(), key.map(hex));
-        self.write(&Fact::Held { t: now.0, s: session.0, o: old, l: new.0, p, k });
+        self.write(|| Fact::Held { t: now.0, s: session.0, o: old, l: new.0, p: pool.to_owned(), k: key.map(hex) });
     }
 
     /// A lease ended.
     pub fn ended(&mut self, lease: LeaseId, now: Instant) {
-        self.write(&Fact::Ended { t: now.0, l: lease.0 });
+        self.write(|| Fact::Ended { t: now.0, l: lease.0 });
     }
 
     /// A session ended with its leases.
     pub fn gone(&mut self, session: SessionId, now: Instant) {
-        self.write(&Fact::Gone { t: now.0, s: session.0 });
+        self.write(|| Fact::Gone { t: now.0, s: session.0 });
     }
 
     /// Whether something waits for a flush.
@@ -174,9 +172,10 @@ impl Demand {
         self.0.as_ref().map(Ring::health)
     }
 
-    fn write(&mut self, fact: &Fact) {
+    /// Makes and writes a fact, unless nothing is recorded.
+    fn write(&mut self, fact: impl FnOnce() -> Fact) {
         if let Some(ring) = &mut self.0 {
-            ring.append(&serde_json::to_vec(fact).expect("facts have string keys and serialize"));
+            ring.append(&serde_json::to_vec(&fact()).expect("facts have string keys and serialize"));
         }
     }
 }
