@@ -6,7 +6,7 @@ use super::layers::{Effective, Origin, Settings};
 use super::value::Value;
 use crate::kernel::view::Tier;
 use governor_engine::policy::{FairShare, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -97,7 +97,8 @@ pub fn resolve(
     names: &BTreeSet<Vec<String>>,
     warnings: &mut Vec<String>,
 ) -> Result<Config, Vec<Problem>> {
-    let mut reader = Reader { settings, problems: Vec::new() };
+    let by_key = settings.iter().map(|(path, effective)| (path.join("."), effective)).collect();
+    let mut reader = Reader { by_key, problems: Vec::new() };
     let config = Config {
         daemon: daemon(&mut reader),
         kernel: kernel(&mut reader),
@@ -176,9 +177,7 @@ fn cgroups(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> Vec<Cgroup
         if !name[1].starts_with('/') {
             reader.problem(&key, format!("a cgroup path starts with \"/\", found \"{}\"", name[1]));
         }
-        if let Some(Effective { value: Value::Integer(max), .. }) =
-            reader.settings.get(&[name[0].clone(), name[1].clone(), "max_connections".to_owned()][..])
-        {
+        if let Some(Value::Integer(max)) = reader.value(&key) {
             ceilings.push(CgroupCeiling { path: name[1].clone(), max_connections: *max });
         }
     }
@@ -247,13 +246,14 @@ fn member(reader: &mut Reader<'_>, pool: &str, name: &str) -> MemberPolicy {
 
 /// Typed access to settings whose presence and kind the schema guarantees.
 struct Reader<'a> {
-    settings: &'a Settings,
+    /// By dotted key: joined once, because every setting is looked up by it.
+    by_key: BTreeMap<String, &'a Effective>,
     problems: Vec<Problem>,
 }
 
 impl Reader<'_> {
     fn find(&self, key: &str) -> Option<&Effective> {
-        self.settings.iter().find(|(path, _)| path.join(".") == key).map(|(_, effective)| effective)
+        self.by_key.get(key).copied()
     }
 
     fn value(&self, key: &str) -> Option<&Value> {
