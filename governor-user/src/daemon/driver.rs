@@ -291,9 +291,20 @@ impl Driver {
     }
 
     pub(super) fn send(&self, session: SessionId, request: u32, reply: &Reply) {
-        if let Some(outbox) = self.sessions.get(&session).and_then(|session| session.outbox.as_ref()) {
+        if let Some(outbox) = self.outbox(session) {
             outbox.push(reply, request);
         }
+    }
+
+    /// Ends a session after what was said to it.
+    pub(super) fn close(&self, session: SessionId) {
+        if let Some(outbox) = self.outbox(session) {
+            outbox.close();
+        }
+    }
+
+    fn outbox(&self, session: SessionId) -> Option<&Outbox> {
+        self.sessions.get(&session)?.outbox.as_ref()
     }
 
     pub(super) fn broadcast(&self, reply: &Reply) {

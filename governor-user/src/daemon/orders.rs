@@ -64,7 +64,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn limits_now(&self) -> Limits {
+    fn limits_now(&self) -> Limits {
         let sessions = u32::try_from(self.connected().count()).unwrap_or(u32::MAX).max(1);
         let engine = &self.parts.engine;
         let pools = engine
@@ -84,14 +84,17 @@ impl Driver {
         Limits { sessions, node_cap: self.parts.policy.node.cap, pools }
     }
 
-    pub(super) fn tell_limits(&mut self) {
+    /// Tells every session the limits if they changed; says whether it did.
+    pub(super) fn tell_limits(&mut self) -> bool {
         if !std::mem::take(&mut self.limits_stale) {
-            return;
+            return false;
         }
         let limits = self.limits_now();
-        if limits != self.limits {
+        let changed = limits != self.limits;
+        if changed {
             self.limits = limits;
             self.broadcast(&Reply::Limits(self.limits.clone()));
         }
+        changed
     }
 }

@@ -6,7 +6,7 @@ use super::translate;
 use governor_common::wire::VERSION;
 use governor_common::wire::reply::{ErrorCode, Level, Reply, Welcome};
 use governor_common::wire::request::{HeldLease, Hello, Request};
-use governor_engine::id::{LeaseId, RequestId, SessionId};
+use governor_engine::id::{KeyId, LeaseId, RequestId, SessionId};
 use governor_engine::io::{Input, Output};
 use governor_engine::time::{Duration, Instant};
 
@@ -23,10 +23,7 @@ impl Driver {
             }
             Request::Acquire(acquire) => match translate::acquire(&self.parts.engine, session, id, &acquire, now) {
                 Ok(input) => {
-                    if let (Some(key), Some(label)) = (input.key, &acquire.label) {
-                        let engine = &self.parts.engine;
-                        self.labels.learn(key, label, |key| engine.is_active(key));
-                    }
+                    self.learn(input.key, acquire.label.as_deref());
                     self.note_asked(&input, &acquire.pool, now);
                     self.parts.engine.handle_input(Input::Acquire(input), now);
                 }
@@ -94,25 +91,15 @@ impl Driver {
             lease_ttl_ms: translate::millis(self.parts.policy.node.lease_ttl),
         };
         self.send(session, id, &Reply::Welcome(welcome));
-        let limits = self.limits_now();
-        if limits == self.limits {
-            self.send(session, 0, &Reply::Limits(limits));
-        } else {
-            self.limits = limits;
-            self.broadcast(&Reply::Limits(self.limits.clone()));
+        self.limits_stale = true;
+        if !self.tell_limits() {
+            self.send(session, 0, &Reply::Limits(self.limits.clone()));
         }
         if self.level.level() != Level::Normal {
             self.send(session, 0, &Reply::Overload(self.overload()));
         }
         if self.stop_by.is_some() {
             self.send(session, 0, &Reply::Drain);
-        }
-    }
-
-    /// Ends a session after what was said to it.
-    fn close(&self, session: SessionId) {
-        if let Some(outbox) = self.sessions.get(&session).and_then(|state| state.outbox.as_ref()) {
-            outbox.close();
         }
     }
 
@@ -133,10 +120,7 @@ impl Driver {
             if holder.is_some_and(|holder| !self.same_process(holder, session)) {
                 input.lease = LeaseId(0);
             }
-            if let (Some(key), Some(label)) = (input.key, &held.label) {
-                let engine = &self.parts.engine;
-                self.labels.learn(key, label, |key| engine.is_active(key));
-            }
+            self.learn(input.key, held.label.as_deref());
             let key = input.key;
             self.parts.engine.handle_input(Input::Register(input), now);
             while let Some(output) = self.parts.engine.poll_output() {
@@ -152,6 +136,13 @@ impl Driver {
         }
         tracing::info!(session = session.0, leases = known.len(), "leases registered");
         self.send(session, id, &Reply::Registered { leases: known });
+    }
+
+    fn learn(&mut self, key: Option<KeyId>, label: Option<&str>) {
+        if let (Some(key), Some(label)) = (key, label) {
+            let engine = &self.parts.engine;
+            self.labels.learn(key, label, |key| engine.is_active(key));
+        }
     }
 
     fn same_process(&self, one: SessionId, other: SessionId) -> bool {
