@@ -1,11 +1,10 @@
-//! What the reference makes of each fact.
+//! What the reference makes of each fact, but for requests and policies.
 
-use governor_engine::id::{LeaseId, MemberId, PoolId, RequestId, SessionId};
-use governor_engine::io::{Acquire, Grant, Held, Input, Kind, MemberNews, Output, Reason, RejectReason, RevokeReason};
-use governor_engine::policy::Policy;
-use governor_engine::time::{Duration, Instant};
+use governor_engine::id::{LeaseId, MemberId, PoolId, SessionId};
+use governor_engine::io::{Held, Input, Kind, MemberNews, Output, RevokeReason};
+use governor_engine::time::Instant;
 
-use super::{Answer, Lease, Member, Model, Parked, Pool, index};
+use super::{Lease, Model, index};
 
 impl Model {
     pub(super) fn take(&mut self, input: Input) {
@@ -58,7 +57,7 @@ impl Model {
         }
     }
 
-    fn open_session(&mut self, session: SessionId) {
+    pub(super) fn open_session(&mut self, session: SessionId) {
         self.sessions.insert(session, None);
     }
 
@@ -71,118 +70,7 @@ impl Model {
         self.sessions.remove(&session);
     }
 
-    fn acquire(&mut self, a: Acquire) {
-        let known = |m: &MemberId| self.member(a.pool, *m).is_some();
-        let wrong = if self.pool(a.pool).is_none() {
-            Some(RejectReason::UnknownPool)
-        } else if !a.candidates.iter().all(known) || !a.sticky.iter().all(known) {
-            Some(RejectReason::UnknownMember)
-        } else if a.kind == Kind::Reattach && a.sticky.is_none() {
-            Some(RejectReason::ReattachWithoutMember)
-        } else if self.parked.iter().any(|w| (w.session, w.request) == (a.session, a.request)) {
-            Some(RejectReason::DuplicateRequest)
-        } else {
-            None
-        };
-        if let Some(why) = wrong {
-            return self.reject(a.session, a.request, why);
-        }
-        self.open_session(a.session);
-        if a.kind == Kind::Exempt {
-            let (session, request, waited) = (a.session, a.request, Duration::ZERO);
-            return self.out.push(Output::Grant(Grant { session, request, lease: None, member: None, waited }));
-        }
-        let policy = &self.pools[index(a.pool.0)].policy;
-        let wait = a.max_wait.unwrap_or(policy.max_wait).min(policy.max_wait);
-        let until = self.now.after(wait);
-        let candidates = match a.kind {
-            Kind::Reattach => a.sticky.map(|m| vec![m]),
-            Kind::Ordinary | Kind::Exempt if a.candidates.is_empty() => None,
-            Kind::Ordinary | Kind::Exempt => {
-                let mut named = a.candidates;
-                named.sort();
-                named.dedup();
-                Some(named)
-            }
-        };
-        let mut w = Parked {
-            order: 0,
-            session: a.session,
-            request: a.request,
-            pool: a.pool,
-            key: a.key,
-            kind: a.kind,
-            candidates,
-            sticky: a.sticky,
-            arrived: self.now,
-            until: a.deadline.map_or(until, |deadline| deadline.min(until)),
-            deadline: a.deadline,
-            lease: None,
-            recorded: false,
-        };
-        if self.bypass {
-            let member = self.bypass_member(&w);
-            return self.grant(&w, member);
-        }
-        if self.node.cap > 0 && self.counted() >= self.node.cap {
-            return self.shed(&w, Reason::NodeCap, None, None);
-        }
-        w.recorded = self.observe(&w);
-        self.answer(w);
-    }
-
-    fn answer(&mut self, w: Parked) {
-        match self.judge(&w) {
-            Answer::Go(member) => self.grant(&w, member),
-            Answer::Not(why, back) => match self.may_not_wait(&w, why, back) {
-                Some((reason, origin)) => {
-                    let back = back.filter(|_| reason == Reason::AllCooling);
-                    self.shed_because(&w, reason, origin, back, why);
-                }
-                None => self.park(w),
-            },
-        }
-    }
-
-    fn relocate(&mut self, session: SessionId, request: RequestId, id: LeaseId) {
-        if self.parked.iter().any(|w| (w.session, w.request) == (session, request)) {
-            return self.reject(session, request, RejectReason::DuplicateRequest);
-        }
-        let moving = self.parked.iter().any(|w| w.lease == Some(id));
-        let lease = self.leases.iter().find(|l| l.id == id && l.session == session && !l.relocated && !moving).cloned();
-        let Some(lease) = lease else { return self.reject(session, request, RejectReason::NoSuchLease) };
-        self.open_session(session);
-        let mut others = self.resolve(lease.pool, &lease.candidates);
-        others.retain(|m| Some(*m) != lease.member);
-        let nowhere = others.is_empty() || lease.kind == Kind::Reattach;
-        let w = Parked {
-            order: 0,
-            session,
-            request,
-            pool: lease.pool,
-            key: lease.key,
-            kind: lease.kind,
-            candidates: Some(others),
-            sticky: None,
-            arrived: self.now,
-            until: lease.until,
-            deadline: lease.deadline,
-            lease: Some(id),
-            recorded: true,
-        };
-        let unlimited =
-            self.pools[index(lease.pool.0)].members.iter().filter(|m| m.present).all(|m| m.policy.slots == 0);
-        if nowhere && !unlimited {
-            self.shed(&w, Reason::PoolExhausted, None, None);
-        } else if self.bypass {
-            let member = self.bypass_member(&w);
-            self.grant(&w, member);
-        } else {
-            self.answer(w);
-        }
-    }
-
-    fn report(&mut self, pool: PoolId, member: MemberId, news: MemberNews) {
+    pub(super) fn report(&mut self, pool: PoolId, member: MemberId, news: MemberNews) {
         let now = self.now;
         let Some(pool_state) = self.pools.get_mut(index(pool.0)) else { return };
         let (default, short) = (pool_state.policy.rate_limited_cooldown, pool_state.policy.overloaded_cooldown);
@@ -201,7 +89,7 @@ impl Model {
         self.forget_past_cooldowns(pool);
     }
 
-    fn register(&mut self, held: Held) {
+    pub(super) fn register(&mut self, held: Held) {
         self.open_session(held.session);
         let (now, ttl) = (self.now, self.node.lease_ttl);
         let sessions = &self.sessions;
@@ -236,58 +124,5 @@ impl Model {
             Some(id)
         };
         self.out.push(Output::Registered { session: held.session, old: held.lease, new });
-    }
-
-    pub(super) fn obey(&mut self, policy: Policy) {
-        self.node = policy.node;
-        for pool in &mut self.pools {
-            pool.present = false;
-        }
-        let now = self.now;
-        for wanted in policy.pools {
-            let at = self.pools.iter().position(|p| p.policy.name == wanted.name).unwrap_or_else(|| {
-                self.pools.push(Pool {
-                    policy: wanted.clone(),
-                    present: true,
-                    members: vec![],
-                    ends: vec![],
-                    tail: Instant::ZERO,
-                    typical: None,
-                });
-                self.pools.len() - 1
-            });
-            let pool = &mut self.pools[at];
-            pool.members.iter_mut().for_each(|m| m.present = false);
-            for member in &wanted.members {
-                match pool.members.iter_mut().find(|m| m.policy.name == member.name) {
-                    Some(known) => (known.policy, known.present) = (member.clone(), true),
-                    None => pool.members.push(Member {
-                        policy: member.clone(),
-                        present: true,
-                        rate_limited: None,
-                        overloaded: None,
-                    }),
-                }
-            }
-            (pool.policy, pool.present) = (wanted, true);
-            for member in &mut pool.members {
-                member.rate_limited = member.rate_limited.filter(|at| *at > now);
-                member.overloaded = member.overloaded.filter(|at| *at > now);
-            }
-        }
-        for p in (0..self.pools.len()).filter(|p| !self.pools[*p].present).collect::<Vec<_>>() {
-            let id = PoolId(u32::try_from(p).unwrap());
-            let mut held: Vec<LeaseId> = self.leases.iter().filter(|l| l.pool == id).map(|l| l.id).collect();
-            held.sort();
-            for lease in held {
-                let ended = self.end_lease(lease).unwrap();
-                self.say_revoke(ended.session, lease, RevokeReason::PoolGone);
-            }
-            let (gone, rest) = std::mem::take(&mut self.parked).into_iter().partition(|w| w.pool == id);
-            self.parked = rest;
-            for w in gone as Vec<Parked> {
-                self.reject(w.session, w.request, RejectReason::UnknownPool);
-            }
-        }
     }
 }

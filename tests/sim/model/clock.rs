@@ -1,0 +1,61 @@
+//! Time: what falls due, in which order, and what then happens.
+
+use governor_engine::id::{LeaseId, PoolId, SessionId};
+use governor_engine::io::{Reason, RevokeReason};
+use governor_engine::time::Instant;
+
+use super::{Answer, Model, index};
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    Lease(LeaseId),
+    Session(SessionId),
+    Pool(PoolId),
+    Park(u64),
+}
+
+impl Model {
+    pub(super) fn due(&self) -> Vec<(Instant, Due)> {
+        let mut due = vec![];
+        due.extend(self.leases.iter().map(|l| (l.expires, Due::Lease(l.id))));
+        due.extend(self.sessions.iter().filter_map(|(s, grace)| Some(((*grace)?, Due::Session(*s)))));
+        for (p, pool) in self.pools.iter().enumerate() {
+            let cooling = pool.members.iter().flat_map(|m| [m.rate_limited, m.overloaded]).flatten().min();
+            due.extend(cooling.map(|at| (at, Due::Pool(PoolId(u32::try_from(p).unwrap())))));
+        }
+        due.extend(self.parked.iter().map(|w| (w.until, Due::Park(w.order))));
+        due
+    }
+
+    pub(super) fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        while let Some((_, due)) = self.due().into_iter().filter(|(at, _)| *at <= self.now).min() {
+            match due {
+                Due::Lease(id) => {
+                    let lease = self.end_lease(id).unwrap();
+                    self.say_revoke(lease.session, id, RevokeReason::Expired);
+                }
+                Due::Session(session) => self.session_gone(session),
+                Due::Pool(pool) => self.forget_past_cooldowns(pool),
+                Due::Park(order) => {
+                    let at = self.parked.iter().position(|w| w.order == order).unwrap();
+                    let waiter = self.parked.remove(at);
+                    let (reason, back) = match self.judge(&waiter) {
+                        Answer::Go(_) => (Reason::PoolExhausted, None),
+                        Answer::Not(reason, back) => (reason, back),
+                    };
+                    self.shed(&waiter, reason, None, back);
+                }
+            }
+            self.serve_all();
+        }
+    }
+
+    pub(super) fn forget_past_cooldowns(&mut self, pool: PoolId) {
+        let now = self.now;
+        for member in &mut self.pools[index(pool.0)].members {
+            member.rate_limited = member.rate_limited.filter(|at| *at > now);
+            member.overloaded = member.overloaded.filter(|at| *at > now);
+        }
+    }
+}

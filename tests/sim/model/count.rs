@@ -1,0 +1,73 @@
+//! Counting: members, capacity and leases, each time anew from the lists.
+
+use governor_engine::id::{MemberId, PoolId};
+
+use super::{Candidates, Lease, Member, Model, Pool, index};
+
+impl Model {
+    pub(super) fn pool(&self, id: PoolId) -> Option<&Pool> {
+        self.pools.get(index(id.0)).filter(|p| p.present)
+    }
+
+    pub(super) fn member(&self, pool: PoolId, id: MemberId) -> Option<&Member> {
+        self.pool(pool)?.members.get(index(id.0)).filter(|m| m.present)
+    }
+
+    pub(super) fn usable(member: &Member) -> bool {
+        member.present && !member.policy.draining && member.policy.slots > 0
+    }
+
+    pub(super) fn ordinary_slots(member: &Member) -> u32 {
+        if member.policy.slots == 0 { 0 } else { (member.policy.slots.saturating_sub(member.policy.reserve)).max(1) }
+    }
+
+    /// Takes requests and counts in C and T.
+    pub(super) fn open(&self, pool: PoolId, id: MemberId) -> bool {
+        let members = &self.pools[index(pool.0)].members;
+        let well = |m: &Member| Self::usable(m) && m.rate_limited.is_none() && m.overloaded.is_none();
+        let member = &members[index(id.0)];
+        if well(member) {
+            return true;
+        }
+        if members.iter().any(well) {
+            return false;
+        }
+        // One that failed without saying 429 stays selectable: the one that is back first.
+        let spare = (0..members.len())
+            .filter(|m| Self::usable(&members[*m]) && members[*m].rate_limited.is_none())
+            .filter_map(|m| Some((members[m].overloaded?, m)))
+            .min();
+        spare.is_some_and(|(_, m)| m == index(id.0))
+    }
+
+    pub(super) fn resolve(&self, pool: PoolId, candidates: &Candidates) -> Vec<MemberId> {
+        match candidates {
+            Some(named) => named.clone(),
+            None => {
+                let members = &self.pools[index(pool.0)].members;
+                let ids = (0..members.len()).filter(|m| members[*m].present);
+                ids.map(|m| MemberId(u32::try_from(m).unwrap())).collect()
+            }
+        }
+    }
+
+    /// Leases that count over these candidates: on an open one of them, or on no member.
+    pub(super) fn counted_over(&self, pool: PoolId, candidates: &Candidates) -> Vec<&Lease> {
+        let among = self.resolve(pool, candidates);
+        let counts = |l: &&Lease| match l.member {
+            None => true,
+            Some(m) => among.contains(&m) && self.open(pool, m),
+        };
+        self.leases.iter().filter(|l| l.pool == pool).filter(counts).collect()
+    }
+
+    pub(super) fn capacity(&self, pool: PoolId, candidates: &Candidates) -> u32 {
+        let open = self.resolve(pool, candidates).into_iter().filter(|m| self.open(pool, *m));
+        open.map(|m| Self::ordinary_slots(&self.pools[index(pool.0)].members[index(m.0)])).sum()
+    }
+
+    pub(super) fn on_member(&self, pool: PoolId, member: MemberId) -> u32 {
+        let on = self.leases.iter().filter(|l| l.pool == pool && l.member == Some(member)).count();
+        u32::try_from(on).unwrap()
+    }
+}

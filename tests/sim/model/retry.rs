@@ -1,0 +1,79 @@
+//! Retry-After: a virtual queue that advances by the measured time between two ends.
+
+use governor_engine::io::{Origin, Reason};
+use governor_engine::policy::FairShare;
+use governor_engine::time::{Duration, Instant};
+
+use super::{Model, Parked, index};
+
+impl Model {
+    /// What the refused client is told, by whom it was refused; moves the queue on.
+    pub(super) fn told(&mut self, w: &Parked, reason: Reason, by: Origin, back: Option<Instant>, id: u64) -> Duration {
+        let least = self.least_wait(w, reason);
+        let pool = &mut self.pools[index(w.pool.0)];
+        let (ends, tail) = if by == Origin::Node { (&self.ends, &mut self.tail) } else { (&pool.ends, &mut pool.tail) };
+        match (back, interval(ends, self.now)) {
+            (Some(at), _) => Duration::from_secs(ceil(at.since(self.now))),
+            (None, None) => jittered(Duration::ZERO, id),
+            (None, Some(gap)) => {
+                *tail = later(*tail, self.now, gap);
+                jittered(tail.since(self.now).max(least), id)
+            }
+        }
+    }
+
+    /// What it would be told, without a place in the queue.
+    pub(super) fn would_tell(&self, w: &Parked, reason: Reason, id: u64) -> Duration {
+        let pool = &self.pools[index(w.pool.0)];
+        let wait = interval(&pool.ends, self.now)
+            .map_or(Duration::ZERO, |gap| later(pool.tail, self.now, gap).since(self.now));
+        jittered(wait.max(self.least_wait(w, reason)), id)
+    }
+
+    /// A23: until the key is below its share, by the ends of its own leases, but not longer than until the pool is loose.
+    fn least_wait(&self, w: &Parked, reason: Reason) -> Duration {
+        let pool = &self.pools[index(w.pool.0)];
+        let Some(gap) = interval(&pool.ends, self.now).filter(|_| reason == Reason::FairShare) else {
+            return Duration::ZERO;
+        };
+        let (held, share, t, c, ..) = self.share(w);
+        let loose = |t: u32| match pool.policy.fair_share {
+            FairShare::Off => true,
+            FairShare::EqualSplit { threshold } => c == 0 || t * 100 < c * u32::from(threshold),
+            FairShare::MaxMin { headroom } => c == 0 || t < c - headroom.slots(c),
+        };
+        let ends = (0..=t).find(|ends| loose(t - ends)).unwrap_or(t + 1);
+        let own = (held + 1).saturating_sub(share);
+        let below = if held == 0 { 0 } else { gap.as_nanos() * u128::from(own * t) / u128::from(held) };
+        Duration::from_nanos(u64::try_from(below.min(gap.as_nanos() * u128::from(ends))).unwrap())
+    }
+}
+
+fn second(at: Instant) -> u64 {
+    at.0 / 1_000_000_000
+}
+
+/// Mean time between two ends over the last 32 seconds, the one that runs included.
+fn interval(ends: &[Instant], now: Instant) -> Option<Duration> {
+    let oldest = second(now).saturating_sub(31);
+    let seen = ends.iter().filter(|at| second(**at) >= oldest).count() as u64;
+    let from = (*ends.first()?).max(Instant(oldest * 1_000_000_000));
+    let span = now.0.saturating_sub(from.0).max(1_000_000_000);
+    span.checked_div(seen).map(Duration::from_nanos)
+}
+
+fn later(tail: Instant, now: Instant, gap: Duration) -> Instant {
+    tail.max(now).after(gap).min(now.after(Duration::from_secs(60)))
+}
+
+fn ceil(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000_000)).unwrap().max(1)
+}
+
+fn jittered(wait: Duration, id: u64) -> Duration {
+    let seconds = ceil(wait).min(60);
+    let mut z = id;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    Duration::from_secs(seconds + (z ^ (z >> 31)) % (seconds / 4 + 1))
+}
