@@ -11,9 +11,9 @@ use governor_engine::io::{Acquire, Held, Input, Kind, MemberNews, Outcome, Outpu
 use governor_engine::policy::{FairShare, Headroom, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
 use governor_engine::time::{Duration, Instant};
 use serde::Serialize;
+use support::random::Random;
 
 use crate::model::Model;
-use crate::rng::Rng;
 
 const STEPS_PER_HISTORY: u64 = 400;
 
@@ -42,7 +42,7 @@ struct Step {
 }
 
 struct World {
-    rng: Rng,
+    rng: Random,
     engine: Engine,
     model: Model,
     policy: Policy,
@@ -56,7 +56,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut rng = Rng::new(seed);
+        let mut rng = Random::new(seed);
         let policy = any_policy(&mut rng);
         Self {
             engine: Engine::new(policy.clone(), 7).expect("generated policies are sound"),
@@ -316,7 +316,7 @@ impl World {
     }
 }
 
-fn any_policy(rng: &mut Rng) -> Policy {
+fn any_policy(rng: &mut Random) -> Policy {
     let seconds = |n: u64| Duration::from_secs(n);
     let names: &[&str] = if rng.chance(92) { &["first", "second"] } else { &["second"] };
     Policy {
@@ -330,7 +330,7 @@ fn any_policy(rng: &mut Rng) -> Policy {
     }
 }
 
-fn any_fair_share(rng: &mut Rng) -> FairShare {
+fn any_fair_share(rng: &mut Random) -> FairShare {
     let mut within = |low, high| u16::try_from(rng.within(low, high)).expect("a share");
     match within(0, 99) {
         0..12 => FairShare::Off,
@@ -340,7 +340,7 @@ fn any_fair_share(rng: &mut Rng) -> FairShare {
     }
 }
 
-fn any_pool_policy(rng: &mut Rng, name: &str) -> PoolPolicy {
+fn any_pool_policy(rng: &mut Random, name: &str) -> PoolPolicy {
     let unlimited = rng.chance(3);
     let names: &[&str] = if rng.chance(85) { &["a", "b", "c"] } else { &["c", "a"] };
     let mut members = vec![];

@@ -6,7 +6,9 @@ pub mod daemon;
 pub mod netns;
 pub mod nstat;
 pub mod peer;
+pub mod random;
 mod skip;
 pub mod ss;
+pub mod workload;
 
 pub use skip::skip;
