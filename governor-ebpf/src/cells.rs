@@ -11,6 +11,11 @@ pub(crate) struct ListenerCell {
     opened_ns: u64,
     pub(crate) closed_ns: Cell<u64>,
     pub(crate) enqueued: Cell<u64>,
+    pub(crate) accepted: Cell<u64>,
+    pub(crate) overflow_syn: Cell<u64>,
+    pub(crate) overflow_ack: Cell<u64>,
+    pub(crate) lost: Cell<u64>,
+    pub(crate) head_ns: Cell<u64>,
     owner_cgroup: u64,
     pub(crate) peak: Cell<u64>,
     pub(crate) backlog: Cell<u64>,
@@ -36,6 +41,11 @@ impl ListenerCell {
             opened_ns: self.opened_ns,
             closed_ns: self.closed_ns.load(),
             enqueued: self.enqueued.load(),
+            accepted: self.accepted.load(),
+            overflow_syn: self.overflow_syn.load(),
+            overflow_ack: self.overflow_ack.load(),
+            lost: self.lost.load(),
+            head_ns: self.head_ns.load(),
             owner_cgroup: self.owner_cgroup,
             address: self.address,
             netns: self.netns,
@@ -68,12 +78,15 @@ pub(crate) struct StatsCell {
     pub(crate) contended: Cell<u64>,
 }
 
-/// The mark on a socket; written under the socket's lock only, but a cell all the same, so that no pointer is needed.
+/// The mark on a socket; written under the socket's lock only, but cells all the same, so that no pointer is needed.
 #[repr(C)]
 pub(crate) struct MarkerCell {
-    pub(crate) cgroup: u64,
-    pub(crate) direction: u32,
-    pub(crate) counted: Cell<u32>,
+    pub(crate) cgroup: Cell<u64>,
+    pub(crate) enqueued_ns: Cell<u64>,
+    pub(crate) listener: Cell<u64>,
+    pub(crate) counted: Cell<u64>,
+    pub(crate) direction: Cell<u32>,
+    pub(crate) stage: Cell<u32>,
 }
 
 /// Asserts that a cell and the struct it stands for have the same size and put the named fields at the same places.
@@ -85,7 +98,7 @@ macro_rules! same_layout {
 }
 
 same_layout!(ListenerCell, ListenerState:
-    opened_ns, closed_ns, enqueued, owner_cgroup, address, netns, depth, peak, backlog, port, family);
+    opened_ns, closed_ns, enqueued, accepted, overflow_syn, overflow_ack, lost, head_ns, owner_cgroup, address, netns, depth, peak, backlog, port, family);
 same_layout!(CgroupCell, CgroupState: inbound_opened, inbound_closed, outbound_opened, outbound_closed);
 same_layout!(StatsCell, GlobalStats: lost_events, untracked_listeners, untracked_connections, seeded, contended);
-same_layout!(MarkerCell, Marker: cgroup, direction, counted);
+same_layout!(MarkerCell, Marker: cgroup, enqueued_ns, listener, counted, direction, stage);

@@ -13,7 +13,7 @@ pub(crate) fn expect(sk: Sock, direction: Direction) -> Result<(), Error> {
     if !offsets::has_cgroups() || maps::marker(sk).is_some() {
         return Ok(());
     }
-    maps::put_marker(sk, Marker { cgroup: sk.cgroup(), direction: direction.to_raw(), counted: 0 }).map(drop)
+    maps::put_marker(sk, fresh(sk, direction)).map(drop)
 }
 
 /// Counts a connection unless it is counted.
@@ -24,15 +24,12 @@ pub(crate) fn open(sk: Sock, direction: Direction) -> Result<(), Error> {
     }
     let marker = match maps::marker(sk) {
         Some(marker) => marker,
-        None => {
-            let fresh = Marker { cgroup: sk.cgroup(), direction: direction.to_raw(), counted: 0 };
-            maps::put_marker(sk, fresh)?
-        }
+        None => maps::put_marker(sk, fresh(sk, direction))?,
     };
     if marker.counted.load() != 0 {
         return Ok(());
     }
-    let cgroup = maps::cgroup_or_insert(marker.cgroup)?;
+    let cgroup = maps::cgroup_or_insert(marker.cgroup.load())?;
     marker.counted.store(1);
     let counter = if is_inbound(marker) { &cgroup.inbound_opened } else { &cgroup.outbound_opened };
     counter.add(1);
@@ -46,7 +43,7 @@ pub(crate) fn close(sk: Sock) {
         return;
     };
     if marker.counted.load() != 0
-        && let Some(cgroup) = maps::cgroup(marker.cgroup)
+        && let Some(cgroup) = maps::cgroup(marker.cgroup.load())
     {
         let counter = if is_inbound(marker) { &cgroup.inbound_closed } else { &cgroup.outbound_closed };
         counter.add(1);
@@ -56,5 +53,10 @@ pub(crate) fn close(sk: Sock) {
 
 #[inline(always)]
 fn is_inbound(marker: &MarkerCell) -> bool {
-    marker.direction == Direction::Inbound.to_raw()
+    marker.direction.load() == Direction::Inbound.to_raw()
+}
+
+#[inline(always)]
+fn fresh(sk: Sock, direction: Direction) -> Marker {
+    Marker { cgroup: sk.cgroup(), enqueued_ns: 0, listener: 0, counted: 0, direction: direction.to_raw(), stage: 0 }
 }

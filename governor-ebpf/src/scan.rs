@@ -93,8 +93,8 @@ fn visit_connection(sk: Sock) -> ScanRecord {
     if let Some(marker) = maps::marker(sk)
         && marker.counted.load() != 0
     {
-        record.cgroup = marker.cgroup;
-        record.direction = marker.direction;
+        record.cgroup = marker.cgroup.load();
+        record.direction = marker.direction.load();
     }
     record
 }

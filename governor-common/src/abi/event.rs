@@ -55,4 +55,4 @@ impl EventKind {
     }
 }
 
-super::plain!(Event, 112);
+super::plain!(Event, 152);

@@ -20,6 +20,17 @@ pub struct ListenerState {
     pub closed_ns: u64,
     /// Connections that entered the accept queue.
     pub enqueued: u64,
+    /// Connections that an accept took out of the queue; stays 0 where accepts are not seen.
+    pub accepted: u64,
+    /// SYNs refused because the queue was full; stays 0 where that is not seen.
+    pub overflow_syn: u64,
+    /// Handshakes refused at their last packet because the queue was full; stays 0 where that is not seen.
+    pub overflow_ack: u64,
+    /// Connections that were still queued when the listener closed: they were reset.
+    pub lost: u64,
+    /// `CLOCK_MONOTONIC` nanoseconds when the connection at the head of the queue entered it, as at the last enqueue;
+    /// 0 when unknown.
+    pub head_ns: u64,
     /// cgroup-v2 id of the socket's creator; 0 when unknown.
     pub owner_cgroup: u64,
     /// Deepest at any enqueue. 64 bits, because that is what the programs can compare and swap.
@@ -40,4 +51,4 @@ pub struct ListenerState {
     pub _pad: u32,
 }
 
-super::plain!(ListenerState, 80);
+super::plain!(ListenerState, 120);

@@ -4,17 +4,21 @@
 //! integers and are parsed by the reader. Knows no map, no hook and no meaning beyond the fields' units.
 
 mod cgroup;
+mod control;
 mod event;
 mod listener;
 mod offsets;
 mod scan;
+mod sojourn;
 mod stats;
 
-pub use cgroup::{CgroupState, Direction, MAX_CGROUPS, Marker};
+pub use cgroup::{CgroupState, Direction, MAX_CGROUPS, Marker, Stage};
+pub use control::Control;
 pub use event::{Event, EventKind};
 pub use listener::{AF_INET, AF_INET6, ListenerState, MAX_LISTENERS};
 pub use offsets::Offsets;
 pub use scan::{ListenPort, MAX_LISTEN_PORTS, ScanRecord, TCP_LISTEN};
+pub use sojourn::{BUCKETS, Longest, Sojourn, bucket_of, upper_bound_ns, upper_bound_seconds};
 pub use stats::GlobalStats;
 
 /// Lets aya read a struct out of a map. The orphan rule keeps this impl out of governor-user.

@@ -210,6 +210,11 @@ impl Track {
             accepted_total: self.counted.then_some(self.accepted),
             // Every overflow is also a drop, so no drop proves no overflow; a drop proves nothing.
             overflows_total: self.drops_total.filter(|total| *total == 0),
+            overflow_syn_total: None,
+            overflow_ack_total: None,
+            lost_total: None,
+            oldest_queued_seconds: None,
+            sojourn: None,
             drops_total: self.drops_total,
             owner_cgroup: self.row.cgroup.and_then(owner),
             pids: pids(self.row.inode),

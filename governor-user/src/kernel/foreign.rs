@@ -37,6 +37,7 @@ fn rows<'a>(programs: impl ExactSizeIterator<Item = (u32, &'a str)>) -> Vec<Hook
         hook,
         active: true,
         note: note.to_owned(),
+        ..HookView::default()
     };
     let more = programs.len().saturating_sub(MOST_NAMED);
     let mut rows: Vec<HookView> = programs

@@ -4,7 +4,7 @@
 use super::btf::{BtfError, Layouts};
 use super::maps::{self, Maps};
 use super::tracepoint::Options;
-use super::view::HookView;
+use super::view::{HookCandidate, HookEvent, HookView, Tier};
 use aya::programs::{BtfTracePoint, Iter, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use aya_log::EbpfLogger;
@@ -91,9 +91,21 @@ pub(super) fn load(options: Options) -> Result<Loaded, LoadError> {
     let enqueues = attach_twins(&mut object, ["sk_data_ready", "sk_data_ready_twin"], &btf);
     let scans = load_iterator(&mut object, &btf);
     let hooks = vec![
-        hook("listeners, connections", "tp_btf/inet_sock_set_state", &states, no_cgroups.as_deref().unwrap_or("")),
-        hook("enqueue, depth peak", "tp_btf/sk_data_ready", &enqueues, ""),
-        hook("seeding, audit", "iter/tcp", &scans, ""),
+        hook(
+            (HookEvent::Connections, "listeners, connections"),
+            "tp_btf/inet_sock_set_state",
+            &states,
+            no_cgroups.as_deref().unwrap_or(""),
+            "listeners that opened and closed between ticks, connections per cgroup",
+        ),
+        hook(
+            (HookEvent::Enqueue, "enqueue, depth peak"),
+            "tp_btf/sk_data_ready",
+            &enqueues,
+            "",
+            "depth peak, connections that entered and left the queue",
+        ),
+        hook((HookEvent::Scan, "seeding, audit"), "iter/tcp", &scans, "", "connections that were open before, drift"),
     ];
     states.map_err(|reason| LoadError::Program { hook: "tp_btf/inet_sock_set_state", reason })?;
     let log = if log { EbpfLogger::init_with_logger(&mut object, ToTracing).ok() } else { None };
@@ -163,12 +175,27 @@ fn load_iterator(object: &mut Ebpf, btf: &Btf) -> Result<(), String> {
     program.load("tcp", btf).map_err(|error| one_line(&error))
 }
 
-fn hook(purpose: &str, hook: &str, result: &Result<(), String>, note: &str) -> HookView {
+fn hook(
+    (event, purpose): (HookEvent, &str),
+    hook: &str,
+    result: &Result<(), String>,
+    note: &str,
+    lost_without: &str,
+) -> HookView {
+    let candidate = HookCandidate {
+        hook: hook.to_owned(),
+        tier: Tier::Tracepoint,
+        fires: result.is_ok(),
+        reason: result.as_ref().err().cloned().unwrap_or_default(),
+    };
     HookView {
+        event: Some(event),
         purpose: purpose.to_owned(),
         hook: hook.to_owned(),
         active: result.is_ok(),
         note: result.as_ref().err().map_or(note, String::as_str).to_owned(),
+        candidates: vec![candidate],
+        lost_without: lost_without.to_owned(),
     }
 }
 

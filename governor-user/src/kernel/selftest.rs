@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     fn marker(direction: Direction) -> Option<Marker> {
-        Some(Marker { cgroup: 1, direction: direction.to_raw(), counted: 1 })
+        Some(Marker { cgroup: 1, direction: direction.to_raw(), counted: 1, ..Marker::default() })
     }
 
     fn judge(enqueued: u64, server: Option<Marker>) -> Result<(), String> {

@@ -7,7 +7,7 @@ use super::{
     preflight, procfs,
     sockdiag::{Diag, DiagError, Select},
     tracepoint::{self, Tracepoint},
-    view::{HookView, Tier},
+    view::{HookCandidate, HookEvent, HookView, Tier},
 };
 use std::{error::Error, fmt::Write as _, path::Path};
 
@@ -101,22 +101,43 @@ fn table_hook(tier: Tier) -> HookView {
         }
         Tier::Tracepoint | Tier::Trampoline => ("depth, backlog, drops", "sock_diag", "read every tick"),
     };
-    HookView { purpose: purpose.to_owned(), hook: hook.to_owned(), active: true, note: note.to_owned() }
+    HookView {
+        event: Some(HookEvent::Table),
+        purpose: purpose.to_owned(),
+        hook: hook.to_owned(),
+        active: true,
+        note: note.to_owned(),
+        candidates: vec![HookCandidate { hook: hook.to_owned(), tier, fires: true, reason: String::new() }],
+        lost_without: "everything: depth and backlog now are read from it".to_owned(),
+    }
 }
 
 /// What the trampoline tier would add.
 fn unattempted() -> impl Iterator<Item = HookView> {
     [
-        ("accept", "fentry/__inet_accept", "exact sojourn and the acceptor's cgroup are unknown"),
-        ("overflow at SYN", "fentry/tcp_conn_request", "overflows per listener are unknown once it dropped anything"),
-        ("overflow at ACK", "fexit/tcp_v4_syn_recv_sock", "as for the SYN stage"),
+        (HookEvent::Accept, "accept", "fentry/__inet_accept", "exact sojourn and the acceptor's cgroup are unknown"),
+        (
+            HookEvent::OverflowSyn,
+            "overflow at SYN",
+            "fentry/tcp_conn_request",
+            "overflows per listener are unknown once it dropped anything",
+        ),
+        (HookEvent::OverflowAck, "overflow at ACK", "fexit/tcp_v4_syn_recv_sock", "as for the SYN stage"),
     ]
     .into_iter()
-    .map(|(purpose, hook, lost)| HookView {
+    .map(|(event, purpose, hook, lost)| HookView {
+        event: Some(event),
         purpose: purpose.to_owned(),
         hook: hook.to_owned(),
         active: false,
         note: format!("not attempted by this version: {lost}"),
+        candidates: vec![HookCandidate {
+            hook: hook.to_owned(),
+            tier: Tier::Trampoline,
+            fires: false,
+            reason: "not attempted by this version".to_owned(),
+        }],
+        lost_without: lost.to_owned(),
     })
 }
 

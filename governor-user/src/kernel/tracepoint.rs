@@ -106,10 +106,35 @@ pub struct ListenerReading {
     pub depth_peak: Option<u32>,
     /// Connections that entered the queue since it was first seen; `None` as above.
     pub enqueued: Option<u64>,
+    /// Connections that an accept took out of it since it was first seen; `None` where accepts are not seen.
+    pub accepted: Option<u64>,
+    /// SYNs refused because the queue was full, since it was first seen; `None` where that is not seen.
+    pub overflow_syn: Option<u64>,
+    /// Handshakes refused at their last packet because the queue was full; `None` where that is not seen.
+    pub overflow_ack: Option<u64>,
+    /// Connections still queued when it closed; `None` where that is not seen.
+    pub lost: Option<u64>,
+    /// `CLOCK_MONOTONIC` nanoseconds when the connection that has waited longest entered the queue; `None` when
+    /// nothing waits or that is not known.
+    pub oldest_queued_ns: Option<u64>,
+    /// How long accepted connections had waited; `None` where that is not measured.
+    pub sojourn: Option<SojournReading>,
     /// cgroup-v2 id of its creator; `None` when unknown.
     pub owner_cgroup: Option<u64>,
     /// `CLOCK_MONOTONIC` nanoseconds of `listen()`; `None` when it listened before the programs came.
     pub opened_ns: Option<u64>,
+}
+
+/// How long the accepted connections of a listener had waited in its queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SojournReading {
+    /// Waits per bucket since the listener was first seen, by [`governor_common::abi::bucket_of`]; buckets without any are
+    /// left out, the rest ascends.
+    pub buckets: Vec<(usize, u64)>,
+    /// Sum of all waits, in nanoseconds.
+    pub sum_ns: u64,
+    /// Longest wait since the reading before; `None` when nothing was accepted since.
+    pub longest_ns: Option<u64>,
 }
 
 impl Tracepoint {
@@ -254,6 +279,12 @@ impl ListenerReading {
             depth: state.depth,
             depth_peak: sees_enqueues.then(|| u32::try_from(state.peak).unwrap_or(u32::MAX)),
             enqueued: sees_enqueues.then_some(state.enqueued),
+            accepted: None,
+            overflow_syn: None,
+            overflow_ack: None,
+            lost: None,
+            oldest_queued_ns: None,
+            sojourn: None,
             owner_cgroup: (state.owner_cgroup != 0).then_some(state.owner_cgroup),
             opened_ns: (state.opened_ns != 0).then_some(state.opened_ns),
         })

@@ -60,7 +60,7 @@ pub struct Observation {
 }
 
 /// One listening socket.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ListenerView {
     /// Socket cookie; `None` on the procfs tier.
     pub cookie: Option<u64>,
@@ -89,6 +89,17 @@ pub struct ListenerView {
     pub accepted_total: Option<u64>,
     /// Packets refused because the queue was full; known to be 0 when the socket dropped nothing.
     pub overflows_total: Option<u64>,
+    /// Of those, SYNs. `None` where that stage is not seen.
+    pub overflow_syn_total: Option<u64>,
+    /// Of those, last packets of a handshake. `None` where that stage is not seen.
+    pub overflow_ack_total: Option<u64>,
+    /// Connections that were still queued when the listener closed; `None` where that is not seen.
+    pub lost_total: Option<u64>,
+    /// How long the connection that waits longest has waited; `None` when nothing waits or it is not known. On the
+    /// tracepoint tier this is the age of the queue's head as at the last enqueue or scan.
+    pub oldest_queued_seconds: Option<f64>,
+    /// How long accepted connections had waited; `None` where that is not measured.
+    pub sojourn: Option<SojournView>,
     /// Any kernel discard at this socket (`SK_MEMINFO_DROPS`), since it was first seen.
     pub drops_total: Option<u64>,
     /// cgroup-v2 path of the listener's creator.
@@ -97,6 +108,36 @@ pub struct ListenerView {
     pub pids: Vec<u32>,
     /// Tier this row comes from.
     pub tier: Tier,
+}
+
+/// How long the accepted connections of a listener had waited in its queue.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SojournView {
+    /// Waits measured since the listener was first seen.
+    pub count: u64,
+    /// Their sum.
+    pub sum_seconds: f64,
+    /// The same as a histogram, ascending; buckets without any wait are left out.
+    pub buckets: Vec<SojournBucket>,
+    /// Length of the interval that the following figures are of: the last one that is complete.
+    pub interval_seconds: f64,
+    /// Waits in the interval.
+    pub interval_count: u64,
+    /// Half of them waited at most so long, to the bucket's upper bound; `None` when there were none.
+    pub p50_seconds: Option<f64>,
+    /// 99 % of them waited at most so long, to the bucket's upper bound; `None` when there were none.
+    pub p99_seconds: Option<f64>,
+    /// The longest of them, exactly; `None` when there were none.
+    pub max_seconds: Option<f64>,
+}
+
+/// Waits of one bucket, not summed over shorter ones.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SojournBucket {
+    /// Inclusive upper bound, a multiple of a power of two of a second; `None`: more than 64 s.
+    pub up_to_seconds: Option<f64>,
+    /// Waits.
+    pub count: u64,
 }
 
 impl ListenerView {
@@ -336,15 +377,76 @@ pub struct Health {
     pub audits_failed: u64,
 }
 
-/// One hook.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a hook is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookEvent {
+    /// A socket begins to listen.
+    Listen,
+    /// A connection enters an accept queue.
+    Enqueue,
+    /// A task takes one out.
+    Accept,
+    /// A connection or listener closes.
+    Close,
+    /// A SYN is refused because the queue is full.
+    OverflowSyn,
+    /// The last packet of a handshake is refused because the queue is full.
+    OverflowAck,
+    /// Connections are counted per cgroup.
+    Connections,
+    /// Sockets are visited: those that existed before are counted, and counts are held against what is open.
+    Scan,
+    /// Depth and backlog as the kernel holds them now.
+    Table,
+}
+
+impl HookEvent {
+    /// Stable name, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Listen => "listen",
+            Self::Enqueue => "enqueue",
+            Self::Accept => "accept",
+            Self::Close => "close",
+            Self::OverflowSyn => "overflow_syn",
+            Self::OverflowAck => "overflow_ack",
+            Self::Connections => "connections",
+            Self::Scan => "scan",
+            Self::Table => "table",
+        }
+    }
+}
+
+/// How one event is observed, or a program of somebody else.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookView {
-    /// What it observes, e.g. `enqueue`.
+    /// What it is for; `None` for a program of somebody else.
+    pub event: Option<HookEvent>,
+    /// The same in words.
     pub purpose: String,
-    /// Kernel name, e.g. `tp_btf/sk_data_ready`.
+    /// Kernel name of what fires, e.g. `tp_btf/sk_data_ready`; of the first candidate where nothing does.
     pub hook: String,
     /// Attached and counted in the self-test.
     pub active: bool,
     /// Why not, or what is lost.
     pub note: String,
+    /// Everything that was tried, best first, down to the one that fires.
+    pub candidates: Vec<HookCandidate>,
+    /// What is not known without it.
+    pub lost_without: String,
+}
+
+/// One way to observe an event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookCandidate {
+    /// Kernel names, e.g. `fentry/__inet_accept`.
+    pub hook: String,
+    /// The tier that it belongs to.
+    pub tier: Tier,
+    /// It is attached and counted in the self-test.
+    pub fires: bool,
+    /// Why it does not; empty if it does.
+    pub reason: String,
 }
