@@ -7,7 +7,7 @@
 mod deny;
 mod tally;
 
-use crate::{exec, setup};
+use crate::{exec, setup, vm};
 use anyhow::Result;
 use std::fmt;
 use std::process::Command;
@@ -16,6 +16,9 @@ use tally::Tally;
 
 /// Length of the simulated histories that `--full` generates.
 const FULL_SIM_STEPS: &str = "10000000";
+
+/// Kernel series that every run tests.
+const EMULATED: [&str; 2] = ["6.12", "7.x"];
 
 /// Flags.
 #[derive(Debug, clap::Args)]
@@ -45,6 +48,8 @@ enum Suite {
     Cli,
     /// Rules about the source itself
     Tidy,
+    /// The kernel tests on other kernels, emulated; a kernel that cannot be had is skipped
+    Vm,
 }
 
 /// Runs the command. Ends the process with 1 when anything failed, so that nothing follows the last line.
@@ -63,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             lint(&mut report);
         }
         report.step("build", || tally::check(&mut cargo(&["build", "--workspace", "--bins", "--examples", "--tests"])));
-        for suite in [Suite::Unit, Suite::Sim, Suite::E2e, Suite::Kernel, Suite::Cli, Suite::Tidy] {
+        for suite in [Suite::Unit, Suite::Sim, Suite::E2e, Suite::Kernel, Suite::Cli, Suite::Tidy, Suite::Vm] {
             if wants(suite) {
                 test(suite, &mut report);
             }
@@ -120,6 +125,20 @@ fn test(suite: Suite, report: &mut Report) {
         Suite::Kernel => step("kernel", &["--test", "kernel", "--", "--test-threads=1", "--show-output"]),
         Suite::Cli => step("cli", &["--test", "cli"]),
         Suite::Tidy => step("tidy", &["--bin", "xtask", "tidy::"]),
+        Suite::Vm => report.step("vm", emulated),
+    }
+}
+
+fn emulated() -> Tally {
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    match vm::step(&EMULATED) {
+        Ok(count) => {
+            Tally { passed: number(count.passed), failed: number(count.failed), skipped: number(count.skipped) }
+        }
+        Err(error) => {
+            say(format_args!("{error:#}"));
+            Tally::FAILED
+        }
     }
 }
 

@@ -31,6 +31,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use verdict::{Fate, Row};
 
+/// Longest silence of one machine, in seconds: many times what the longest test takes when nothing else runs.
+const PATIENCE: u64 = 300;
+
 /// Flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -40,9 +43,9 @@ pub(crate) struct Args {
     /// Look for newer kernels than those fetched earlier
     #[arg(long)]
     update: bool,
-    /// Longest run of one machine, in seconds
-    #[arg(long, value_name = "N", default_value_t = 400)]
-    limit: u64,
+    /// Longest silence of one machine, in seconds, before it is killed
+    #[arg(long, value_name = "N", default_value_t = PATIENCE)]
+    patience: u64,
     /// Machines that run at the same time [default: 1, or 2 on four processors]
     #[arg(long, value_name = "N")]
     at_once: Option<NonZeroUsize>,
@@ -51,15 +54,44 @@ pub(crate) struct Args {
     tests: Vec<String>,
 }
 
+/// What a run came to: tests of all machines, and series that could not be tested.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    /// Tests that ended well.
+    pub(crate) passed: usize,
+    /// Failed tests and everything else that was wrong with a machine.
+    pub(crate) failed: usize,
+    /// Tests that had nothing to test, and series that cannot be had.
+    pub(crate) skipped: usize,
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// When a test failed in a machine, or a machine failed. A series that cannot be had is no error.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let wanted: Vec<&Series> = series::ALL
-        .iter()
-        .filter(|series| args.series.is_empty() || args.series.iter().any(|name| name == series.name))
-        .collect();
+    let wanted: Vec<&str> = args.series.iter().map(String::as_str).collect();
+    let rows = boot(&wanted, args)?;
+    let count = report(&rows);
+    if count.failed > 0 {
+        bail!("{} failures in test machines", count.failed);
+    }
+    Ok(())
+}
+
+/// A step of `cargo xtask test`: all tests on these series.
+///
+/// # Errors
+/// When no machine could be made.
+pub(crate) fn step(wanted: &[&str]) -> Result<Count> {
+    let args = Args { series: Vec::new(), update: false, patience: PATIENCE, at_once: None, tests: Vec::new() };
+    Ok(report(&boot(wanted, &args)?))
+}
+
+/// Runs the series named, all if none is.
+fn boot(names: &[&str], args: &Args) -> Result<Vec<Row>> {
+    let wanted: Vec<&Series> =
+        series::ALL.iter().filter(|series| names.is_empty() || names.contains(&series.name)).collect();
     let place = build_folder()?.join("vm");
     fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
 
@@ -68,7 +100,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             setup::ensure()?;
             let program = timed(format_args!("build the kernel tests"), program::build)?;
             let common = initramfs::common(&ready.emulator.busybox, &program, &place)?;
-            let room = Room { place: &place, common, limit: Duration::from_secs(args.limit), filter: &args.tests };
+            let room =
+                Room { place: &place, common, patience: Duration::from_secs(args.patience), filter: &args.tests };
             machine::boot_all(&ready, &room, args.at_once.map_or_else(at_once, NonZeroUsize::get))?
         }
         Err(error) => {
@@ -80,31 +113,27 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let report = place.join("matrix.json");
     fs::write(&report, serde_json::to_string_pretty(&rows)? + "\n")
         .with_context(|| format!("cannot write {}", report.display()))?;
-    conclude(&rows)
+    Ok(rows)
 }
 
-/// Prints the matrix, and a line for each series in the words of a test runner, which `cargo xtask test` counts.
-fn conclude(rows: &[Row]) -> Result<()> {
+/// Prints the matrix and counts.
+fn report(rows: &[Row]) -> Count {
     say(format_args!("{}", matrix::render(rows)));
-    let mut failed = 0;
+    let mut count = Count::default();
     for row in rows {
         match &row.fate {
             Fate::Tested(tested) => {
-                let failures = tested.failures();
-                let verdict = if failures == 0 { "ok" } else { "FAILED" };
-                say(format_args!(
-                    "test result: {verdict}. {} passed; {failures} failed; kernel {}",
-                    tested.said.passed, tested.version
-                ));
-                failed += failures;
+                count.passed += tested.said.tested();
+                count.failed += tested.failures();
+                count.skipped += tested.said.untested();
             }
-            Fate::NotTested { reason } => say(format_args!("SKIP: kernel {} is not tested: {reason}", row.series)),
+            Fate::NotTested { reason } => {
+                say(format_args!("SKIP: kernel {} is not tested: {reason}", row.series));
+                count.skipped += 1;
+            }
         }
     }
-    if failed > 0 {
-        bail!("{failed} failures in test machines");
-    }
-    Ok(())
+    count
 }
 
 /// One machine for every two processors, as each emulates two: on two processors a pair took four times as long as one

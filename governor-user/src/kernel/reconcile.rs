@@ -22,6 +22,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Intervals after which an audit whose walks have not come is begun anew. Until then it is waited for: on a machine
+/// so busy that walks take longer than an interval, no audit would ever end.
+const PATIENCE: u32 = 30;
+
 /// Where an audit stands.
 #[derive(Debug)]
 enum State {
@@ -39,6 +43,8 @@ enum State {
 pub(crate) struct Reconciler {
     every: Duration,
     due: Instant,
+    /// When the audit under way is given up.
+    abandon: Instant,
     state: State,
     /// Namespaces whose first scan, which seeds, is done.
     seeded: BTreeSet<u64>,
@@ -51,7 +57,7 @@ pub(crate) struct Stranded(pub(crate) io::Error);
 impl Reconciler {
     /// The first audit is due one interval from now.
     pub(crate) fn new(every: Duration, now: Instant) -> Self {
-        Self { every, due: now + every, state: State::Resting, seeded: BTreeSet::new() }
+        Self { every, due: now + every, abandon: now, state: State::Resting, seeded: BTreeSet::new() }
     }
 
     /// Whether an audit begins now; it then wants a walk.
@@ -60,7 +66,10 @@ impl Reconciler {
             return false;
         }
         self.due = now + self.every;
-        // An audit whose walk has not come in a whole interval is begun anew with the next one.
+        if !matches!(self.state, State::Resting) && now < self.abandon {
+            return false;
+        }
+        self.abandon = now + self.every.saturating_mul(PATIENCE);
         self.state = State::Walking;
         true
     }
@@ -208,5 +217,16 @@ mod tests {
             assert!(!reconciler.advance(None, &mut namespaces, &mut health).unwrap());
         }
         assert_eq!((health.audits, health.audits_failed), (1, 0));
+    }
+
+    #[test]
+    fn an_audit_is_waited_for_and_not_forever() {
+        let start = Instant::now();
+        let second = Duration::from_secs(1);
+        let mut reconciler = Reconciler::new(second, start);
+        assert!(reconciler.begin(start + second));
+        assert!(!reconciler.begin(start + 2 * second));
+        assert!(!reconciler.begin(start + 30 * second));
+        assert!(reconciler.begin(start + 31 * second));
     }
 }

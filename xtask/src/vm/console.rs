@@ -2,6 +2,7 @@
 //! results, skips, and what the report test prints about tiers and hooks. Pure.
 
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// One hook of the kernel plane in a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,9 +27,10 @@ pub(super) struct Said {
     pub(super) hooks: Vec<Hook>,
     /// The test that had begun and not ended when the console did.
     pub(super) unfinished: Option<String>,
+    /// Tests that ended well, those that had nothing to test included.
     pub(super) passed: u64,
     pub(super) failed: Vec<String>,
-    /// Reasons, by the test that gave them. A skipped test is a passed one too.
+    /// Reasons, by the test that gave them.
     pub(super) skipped: Vec<(String, String)>,
 }
 
@@ -47,6 +49,18 @@ pub(super) fn read(console: &str) -> Said {
 }
 
 impl Said {
+    /// Tests that ended well and tested something.
+    pub(super) fn tested(&self) -> usize {
+        let passed = usize::try_from(self.passed).unwrap_or(usize::MAX);
+        passed.saturating_sub(self.untested())
+    }
+
+    /// Tests that had nothing to test.
+    pub(super) fn untested(&self) -> usize {
+        let tests: BTreeSet<&str> = self.skipped.iter().map(|(test, _)| test.as_str()).collect();
+        tests.len()
+    }
+
     fn line(&mut self, line: &str, section: &str) {
         let Some((word, rest)) = line.split_once([' ', '\t']) else { return };
         match word {
@@ -124,6 +138,7 @@ VM EXIT 101\r
         let said = read(CONSOLE);
         assert!(said.kernel.as_ref().unwrap().ends_with("Debian 6.12.118-1"));
         assert_eq!((said.exit, said.passed), (Some(101), 2));
+        assert_eq!((said.tested(), said.untested()), (1, 1));
         assert_eq!(said.failed, ["scale::many"]);
         assert_eq!(said.tier.as_deref(), Some("tracepoint"));
         assert_eq!(said.degraded, ["trampoline: not there"]);

@@ -25,8 +25,8 @@ pub(super) struct Room<'a> {
     pub(super) place: &'a Path,
     /// See [`initramfs::common`].
     pub(super) common: Vec<u8>,
-    /// Longest run of one machine.
-    pub(super) limit: Duration,
+    /// Longest silence of one machine.
+    pub(super) patience: Duration,
     /// Names of tests, or parts of them; none: all.
     pub(super) filter: &'a [String],
 }
@@ -66,7 +66,7 @@ fn boot(series: &Series, kernel: &Kernel, emulator: &Emulator, room: &Room<'_>) 
     progress(format_args!("boot {} ({}) …", series.name, kernel.version));
     let console = folder.join("console.log");
     let started = Instant::now();
-    let end = emulator.run(&kernel.image, &initramfs, &console, room.limit)?;
+    let end = emulator.run(&kernel.image, &initramfs, &console, room.patience)?;
     let seconds = started.elapsed().as_secs_f64();
     let text = fs::read(&console).with_context(|| format!("cannot read {}", console.display()))?;
     let text = String::from_utf8_lossy(&text);
@@ -77,7 +77,7 @@ fn boot(series: &Series, kernel: &Kernel, emulator: &Emulator, room: &Room<'_>) 
         "boot {} ({}): {} passed, {} failed in {seconds:.1} s",
         series.name,
         kernel.version,
-        tested.said.passed,
+        tested.said.tested(),
         tested.failures()
     ));
     if tested.failures() > 0 {
@@ -92,6 +92,6 @@ fn show(text: &str, console: &Path, end: End) {
     for line in lines.get(lines.len().saturating_sub(SHOWN_LINES)..).unwrap_or_default() {
         progress(format_args!("  | {}", line.trim_end()));
     }
-    let how = if end == End::TimedOut { " (killed at the time limit)" } else { "" };
+    let how = if end == End::TimedOut { " (killed after a long silence)" } else { "" };
     progress(format_args!("the whole console is in {}{how}", console.display()));
 }

@@ -26,9 +26,9 @@ fn summary(rows: &[Row]) -> Vec<Vec<String>> {
             row.series.to_owned(),
             tested.version.clone(),
             tested.said.tier.clone().unwrap_or_else(|| "unknown".to_owned()),
-            tested.said.passed.to_string(),
+            tested.said.tested().to_string(),
             tested.failures().to_string(),
-            tested.said.skipped.len().to_string(),
+            tested.said.untested().to_string(),
             format!("{:.1}", tested.seconds),
         ],
         Fate::NotTested { .. } => {
@@ -168,7 +168,7 @@ mod tests {
 |--------|------------|------------|--------|--------|---------|---------|
 | 6.12   | 6.12.118-1 | tracepoint | 12     | 0      | 0       | 20.0    |
 | 7.x    | not tested |            |        |        |         |         |
-| 5.10   | 5.10.262-1 | netlink    | 11     | 1      | 1       | 20.0    |
+| 5.10   | 5.10.262-1 | netlink    | 10     | 1      | 1       | 20.0    |
 
 | purpose | hook                   | 6.12   | 5.10   |
 |---------|------------------------|--------|--------|

@@ -47,7 +47,7 @@ pub(super) fn complaints(series: &Series, said: &Said, end: End) -> Vec<String> 
     let mut wrong = Vec::new();
     let during = said.unfinished.as_ref().map_or_else(String::new, |test| format!(", during {test}"));
     if end == End::TimedOut {
-        wrong.push(format!("it ran into the time limit{during}"));
+        wrong.push(format!("it fell silent and was killed{during}"));
     }
     if said.kernel.is_none() {
         wrong.push("it did not start".to_owned());
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(complaints(Said { exit: None, ..said() }, End::Stopped), "it died before the tests ended");
         assert_eq!(
             complaints(Said { exit: None, unfinished: Some("a".into()), ..said() }, End::TimedOut),
-            "it ran into the time limit, during a"
+            "it fell silent and was killed, during a"
         );
         assert_eq!(
             complaints(Said { exit: Some(127), passed: 0, ..said() }, End::Stopped),
