@@ -164,7 +164,11 @@ impl World {
             }
             Output::Reject { session, request, .. } => self.answered(*session, *request),
             Output::Registered { session, new, .. } => self.leases.extend(new.map(|lease| (*session, lease))),
-            Output::Parked { .. } | Output::Revoke { .. } | Output::WouldHave { .. } => {}
+            Output::Parked { .. }
+            | Output::Revoke { .. }
+            | Output::ClientGone { .. }
+            | Output::TierAsk { .. }
+            | Output::WouldHave { .. } => {}
         }
     }
 
@@ -235,6 +239,7 @@ impl World {
             max_wait: self.rng.chance(30).then(|| self.any_millis(4_000)),
             deadline: self.rng.chance(25).then(|| self.now.after(self.any_millis(9_000))),
             kind,
+            ..Acquire::default()
         }
     }
 
@@ -247,6 +252,7 @@ impl World {
             member: self.rng.chance(70).then(|| self.any_member()),
             kind: if self.rng.chance(90) { Kind::Ordinary } else { Kind::Reattach },
             age: self.any_millis(20_000),
+            ..Held::default()
         }
     }
 
@@ -325,8 +331,10 @@ fn any_policy(rng: &mut Random) -> Policy {
             max_parked: rng.within(2, 20),
             lease_ttl: seconds(rng.below(30) + 1),
             session_grace: seconds(rng.below(5)),
+            ..NodePolicy::default()
         },
         pools: names.iter().map(|name| any_pool_policy(rng, name)).collect(),
+        ..Policy::default()
     }
 }
 
@@ -363,5 +371,6 @@ fn any_pool_policy(rng: &mut Random, name: &str) -> PoolPolicy {
         exhausted_status: if rng.chance(50) { 429 } else { 529 },
         rate_limited_cooldown: Duration::from_millis(rng.below(9_000) + 1),
         overloaded_cooldown: Duration::from_millis(rng.below(4_000) + 1),
+        ..PoolPolicy::default()
     }
 }

@@ -134,6 +134,7 @@ impl Crowd {
             max_wait: None,
             deadline: None,
             kind: Kind::Ordinary,
+            ..Acquire::default()
         }));
         match self.engine.poll_output() {
             Some(Output::Grant(grant)) => grant.lease,
@@ -183,6 +184,8 @@ fn policy(fair_share: FairShare, slots: u32) -> Policy {
             exhausted_status: 429,
             rate_limited_cooldown: Duration::from_secs(30),
             overloaded_cooldown: Duration::from_secs(10),
+            ..PoolPolicy::default()
         }],
+        ..Policy::default()
     }
 }

@@ -376,7 +376,9 @@ impl Engine {
                 parked: pool.parked,
                 node_counted: self.node_counted(),
                 node_cap: self.node.cap,
+                ..Numbers::default()
             },
+            ..Decision::default()
         }
     }
 

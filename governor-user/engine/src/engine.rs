@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::id::{LeaseId, MemberId, PoolId, Sequence, SessionId};
+use crate::class::Classes;
+use crate::id::{LeaseId, MemberId, PoolId, Sequence, SessionId, TrafficId};
 use crate::io::{Input, Output};
 use crate::lease::Lease;
 use crate::park::{ParkId, Parked};
@@ -53,7 +54,9 @@ const CHECK_EVERY: u64 = 1024;
 ///         exhausted_status: 429,
 ///         rate_limited_cooldown: Duration::from_secs(30),
 ///         overloaded_cooldown: Duration::from_secs(10),
+///         ..PoolPolicy::default()
 ///     }],
+///     ..Policy::default()
 /// };
 /// let mut engine = Engine::new(policy, 1)?;
 /// let session = SessionId(1);
@@ -71,6 +74,7 @@ const CHECK_EVERY: u64 = 1024;
 ///         max_wait: None,
 ///         deadline: None,
 ///         kind: Kind::Ordinary,
+///         ..Acquire::default()
 ///     }),
 ///     Instant::ZERO,
 /// );
@@ -85,6 +89,7 @@ const CHECK_EVERY: u64 = 1024;
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) node: NodePolicy,
+    pub(crate) classes: Classes,
     /// By index; a pool that left the policy stays, so that indices never mean something else.
     pub(crate) pools: Vec<Pool>,
     /// Pools in policy order.
@@ -137,6 +142,7 @@ impl Engine {
         policy.check()?;
         let mut engine = Self {
             node: policy.node.clone(),
+            classes: Classes::default(),
             pools: Vec::new(),
             order: Vec::new(),
             sessions: BTreeMap::new(),
@@ -178,6 +184,12 @@ impl Engine {
             Input::SessionLost { session } => self.lose_session(session),
             Input::SessionGone { session } => self.end_session(session),
             Input::Revoke { lease } => self.revoke(lease),
+            Input::Suspend { .. }
+            | Input::Resume { .. }
+            | Input::ClientGone { .. }
+            | Input::OverloadChanged { .. }
+            | Input::TierIs { .. }
+            | Input::Override { .. } => {}
             Input::Bypass { on } => self.set_bypass(on),
             Input::PolicyChanged(policy) => self.change_policy(*policy),
         }
@@ -241,6 +253,12 @@ impl Engine {
     #[must_use]
     pub fn member_name(&self, pool: PoolId, member: MemberId) -> Option<&str> {
         Some(self.pools.get(pool.index())?.member(member)?.policy.name.as_str())
+    }
+
+    /// The kind of traffic of this name.
+    #[must_use]
+    pub fn traffic_id(&self, pool: PoolId, name: &str) -> Option<TrafficId> {
+        self.pools.get(pool.index())?.traffic.find(name)
     }
 
     /// C of a pool over all members that count now.

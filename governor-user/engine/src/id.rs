@@ -1,34 +1,60 @@
 //! Identities. All are plain numbers: names live in the policy, bytes at the wire.
 
 /// A proxy's connection to the daemon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
 /// An `Acquire` within a session, unique among the session's unanswered requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u32);
 
 /// A lease. The upper 16 bits carry the daemon's epoch, so that an id from an earlier life never names another lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub u64);
 
 /// A decision that refused or delayed, for `explain`. Same epoch rule as [`LeaseId`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DecisionId(pub u64);
 
 /// Fairness identity: a keyed hash made by the proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub u128);
 
+/// The parent level of keys: a keyed hash made by the proxy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OrgId(pub u128);
+
+/// Index of a class (plan). Stable for the engine's life: a class keeps its index by name across policy changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassId(pub u32);
+
+/// Index of a kind of traffic within its pool, stable like [`PoolId`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TrafficId(pub u32);
+
 /// Index of a pool. Stable for the engine's life: a pool keeps its index by name across policy changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(pub u32);
 
 /// Index of a member within its pool, stable like [`PoolId`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u32);
 
 impl PoolId {
+    /// The id as an index.
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl ClassId {
+    /// The id as an index.
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl TrafficId {
     /// The id as an index.
     pub(crate) fn index(self) -> usize {
         self.0 as usize

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod admit;
+mod class;
 mod demand;
 mod engine;
 pub mod id;
@@ -25,6 +26,7 @@ mod set;
 mod share;
 pub mod snapshot;
 pub mod time;
+mod traffic;
 mod view;
 
 pub use engine::Engine;

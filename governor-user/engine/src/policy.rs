@@ -2,21 +2,124 @@
 
 use std::collections::BTreeSet;
 
-use crate::time::Duration;
+use crate::id::{KeyId, OrgId};
+use crate::time::{Duration, Instant};
+
+/// How long an unanswered question for an org's tier is not asked again.
+pub const TIER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Everything the engine obeys. Replaced as a whole by [`crate::io::Input::PolicyChanged`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Limits of the node.
     pub node: NodePolicy,
     /// The pools, names unique.
     pub pools: Vec<PoolPolicy>,
+    /// The classes (plans), names unique. [`ClassPolicy::table`] is the usual start.
+    pub classes: Vec<ClassPolicy>,
+    /// Settings of single orgs, each org at most once. They win over the org's class.
+    pub orgs: Vec<OrgPolicy>,
+    /// Settings of single keys, each key at most once. They win over the key's class; an [`Override`] wins over them.
+    pub keys: Vec<KeyPolicy>,
+}
+
+/// What one key or org is entitled to. Each field comes from the first source that has it: the key's [`Override`], the
+/// settings of the key or org, the class (of an org, or of a key without one; a key in an org has none), the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entitlement {
+    /// Configured ratio, 1–[`Entitlement::MOST_WEIGHT`]; default 1.
+    pub weight: Option<u32>,
+    /// `max-min` admits below this many in each pool whenever there is a slot; default 0.
+    pub floor: Option<u32>,
+    /// Requests on the node, in flight and parked, at most; over it 429 at once (B4). 0 is no limit, as is the default.
+    /// Acts on arrivals: what runs or waits when it is lowered goes on.
+    pub cap: Option<u32>,
+}
+
+impl Entitlement {
+    /// The largest weight.
+    pub const MOST_WEIGHT: u32 = 10_000;
+    /// The largest floor.
+    pub const MOST_FLOOR: u32 = MOST_SLOTS;
+}
+
+/// A class (plan): what its orgs are entitled to, and keys whose requests name no org.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClassPolicy {
+    /// Name, unique.
+    pub name: String,
+    /// `cap` is the class's ceiling (B4).
+    pub entitlement: Entitlement,
+}
+
+impl ClassPolicy {
+    /// The usual classes with their ceilings: trust tiers 0–4, chat and developer plan, enterprise.
+    #[must_use]
+    pub fn table() -> Vec<Self> {
+        let rows = [
+            ("tier0", 100),
+            ("tier1", 200),
+            ("tier2", 400),
+            ("tier3", 1000),
+            ("tier4", 2000),
+            ("chat", 10),
+            ("developer", 50),
+            ("enterprise", 2000),
+        ];
+        let class = |(name, ceiling): (&str, u32)| Self {
+            name: name.to_owned(),
+            entitlement: Entitlement { cap: Some(ceiling), ..Entitlement::default() },
+        };
+        rows.map(class).into()
+    }
+}
+
+/// One org.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OrgPolicy {
+    /// The org.
+    pub org: OrgId,
+    /// A `cap` here replaces the class's ceiling, tiers included.
+    pub entitlement: Entitlement,
+}
+
+/// One key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyPolicy {
+    /// The key.
+    pub key: KeyId,
+    /// For a key without an org, a `cap` here replaces the class's ceiling. Within an org, weight and floor order its
+    /// keys when they wait; the share is the org's.
+    pub entitlement: Entitlement,
+}
+
+/// An operator's setting for one key (C7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Override {
+    /// Wins over everything configured, field by field.
+    pub entitlement: Entitlement,
+    /// Every request of the key is refused, whatever the modes say; those that wait are refused when this begins. What
+    /// runs goes on.
+    pub suspend: bool,
+    /// Gone from then on; `None`: until taken away.
+    pub until: Option<Instant>,
+}
+
+impl Override {
+    /// Checks the form.
+    ///
+    /// # Errors
+    /// What is wrong with its entitlement.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        self.entitlement.check()
+    }
 }
 
 /// Limits of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePolicy {
-    /// Counted requests, granted or parked, at most (B1). 0 disables the cap.
+    /// Counted requests, granted or parked, at most (B1). 0 disables the cap. Exempt work, hops and suspended leases do
+    /// not count; a request that moves or is a child counts once.
     pub cap: u32,
     /// Parked requests at most over all pools (A24).
     pub max_parked: u32,
@@ -24,11 +127,28 @@ pub struct NodePolicy {
     pub lease_ttl: Duration,
     /// How long leases outlive a broken connection whose process may be alive.
     pub session_grace: Duration,
+    /// How long a lease flagged `ends_with_client` outlives its client.
+    pub reclaim_grace: Duration,
+    /// Whether caps of keys, orgs and classes act or only record (C8).
+    pub caps_mode: Mode,
+    /// Whether the overload level acts or only records (C8).
+    pub shed_mode: Mode,
+    /// Class of those whose requests name none, by name.
+    pub default_class: Option<String>,
 }
 
 impl Default for NodePolicy {
     fn default() -> Self {
-        Self { cap: 1000, max_parked: 500, lease_ttl: Duration::from_secs(30), session_grace: Duration::from_secs(5) }
+        Self {
+            cap: 1000,
+            max_parked: 500,
+            lease_ttl: Duration::from_secs(30),
+            session_grace: Duration::from_secs(5),
+            reclaim_grace: Duration::from_secs(10),
+            caps_mode: Mode::Observe,
+            shed_mode: Mode::Observe,
+            default_class: None,
+        }
     }
 }
 
@@ -55,10 +175,41 @@ pub struct PoolPolicy {
     pub rate_limited_cooldown: Duration,
     /// Cool-down of a member that answered 529 or failed in transport (A12).
     pub overloaded_cooldown: Duration,
+    /// Kinds of traffic with a sub-capacity of their own, names unique (A13).
+    pub traffic: Vec<TrafficPolicy>,
+}
+
+impl Default for PoolPolicy {
+    /// The usual numbers, without a name and without members.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            members: Vec::new(),
+            fair_share: FairShare::Off,
+            mode: Mode::Observe,
+            min_guarantee: 2,
+            max_wait: Duration::from_secs(30),
+            max_parked_per_key: 16,
+            exhausted_status: 429,
+            rate_limited_cooldown: Duration::from_secs(30),
+            overloaded_cooldown: Duration::from_secs(10),
+            traffic: Vec::new(),
+        }
+    }
+}
+
+/// A kind of traffic that may not fill its pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrafficPolicy {
+    /// Name, unique within its pool.
+    pub name: String,
+    /// Leases of it in the pool at most, on whatever members: an ordinary, child or resumed request over it waits or is
+    /// refused as for want of a member's slot. Re-attached work and moves count and are not held back. 0 is no limit.
+    pub slots: u32,
 }
 
 /// One upstream account or backend.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberPolicy {
     /// Name, unique within its pool.
     pub name: String,
@@ -82,8 +233,9 @@ pub enum FairShare {
         /// Percent of capacity.
         threshold: u8,
     },
-    /// A20 with equal weights and without floors: when the keys that use least are served first and what they leave is
-    /// shared, a key may hold what it then gets. Everybody passes while more than the headroom is free.
+    /// A20: when those that use least for their weight are served first, nobody below its floor, and what they leave is
+    /// shared, a key may hold what it then gets. Everybody passes while more than the headroom is free. The requests of
+    /// an org share as one; within it, who uses least for its weight is served first.
     MaxMin {
         /// Slots kept for newcomers.
         headroom: Headroom,
@@ -187,6 +339,52 @@ pub enum PolicyError {
         /// The most there can be.
         limit: u32,
     },
+    /// Two kinds of traffic of one name in a pool, or one without a name.
+    #[error("pool {pool:?} names traffic {traffic:?} twice or not at all")]
+    Traffic {
+        /// The pool.
+        pool: String,
+        /// The name.
+        traffic: String,
+    },
+    /// Two classes of one name, or one without.
+    #[error("class {class:?} is defined twice or has no name")]
+    Class {
+        /// The name.
+        class: String,
+    },
+    /// A default class that is not defined.
+    #[error("default class {class:?} is not defined")]
+    DefaultClass {
+        /// The name.
+        class: String,
+    },
+    /// Two settings of one org.
+    #[error("an org is set twice")]
+    DuplicateOrg,
+    /// Two settings of one key.
+    #[error("a key is set twice")]
+    DuplicateKey,
+    /// A weight out of range.
+    #[error("a weight of {weight} is not within 1-{limit}", limit = Entitlement::MOST_WEIGHT)]
+    Weight {
+        /// What it says.
+        weight: u32,
+    },
+    /// A floor out of range.
+    #[error("a floor of {floor} is more than {limit}", limit = Entitlement::MOST_FLOOR)]
+    Floor {
+        /// What it says.
+        floor: u32,
+    },
+    /// A guarantee that a limit of the same source forbids.
+    #[error("a floor of {floor} is above its own cap of {cap}")]
+    FloorAboveCap {
+        /// The floor.
+        floor: u32,
+        /// The cap.
+        cap: u32,
+    },
     /// Leases would expire as they are granted.
     #[error("lease_ttl is 0: every lease would expire at once")]
     NoLeaseTtl,
@@ -211,7 +409,43 @@ impl Policy {
             }
             pool.check()?;
         }
-        Ok(())
+        self.check_classes()?;
+        let mut orgs = BTreeSet::new();
+        if !self.orgs.iter().all(|org| orgs.insert(org.org)) {
+            return Err(PolicyError::DuplicateOrg);
+        }
+        let mut keys = BTreeSet::new();
+        if !self.keys.iter().all(|key| keys.insert(key.key)) {
+            return Err(PolicyError::DuplicateKey);
+        }
+        let single = self.orgs.iter().map(|org| &org.entitlement).chain(self.keys.iter().map(|key| &key.entitlement));
+        self.classes.iter().map(|class| &class.entitlement).chain(single).try_for_each(Entitlement::check)
+    }
+
+    fn check_classes(&self) -> Result<(), PolicyError> {
+        let mut names = BTreeSet::new();
+        if let Some(class) = self.classes.iter().find(|class| class.name.is_empty() || !names.insert(&class.name)) {
+            return Err(PolicyError::Class { class: class.name.clone() });
+        }
+        match self.node.default_class.as_ref().filter(|class| !names.contains(class)) {
+            Some(class) => Err(PolicyError::DefaultClass { class: class.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Entitlement {
+    fn check(&self) -> Result<(), PolicyError> {
+        if let Some(weight) = self.weight.filter(|weight| !(1..=Self::MOST_WEIGHT).contains(weight)) {
+            return Err(PolicyError::Weight { weight });
+        }
+        if let Some(floor) = self.floor.filter(|floor| *floor > Self::MOST_FLOOR) {
+            return Err(PolicyError::Floor { floor });
+        }
+        match (self.floor, self.cap) {
+            (Some(floor), Some(cap)) if cap > 0 && floor > cap => Err(PolicyError::FloorAboveCap { floor, cap }),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -224,6 +458,10 @@ impl PoolPolicy {
         let mut names = BTreeSet::new();
         if let Some(twice) = self.members.iter().find(|member| !names.insert(member.name.as_str())) {
             return Err(PolicyError::DuplicateMember { pool: pool(), member: twice.name.clone() });
+        }
+        let mut names = BTreeSet::new();
+        if let Some(kind) = self.traffic.iter().find(|kind| kind.name.is_empty() || !names.insert(&kind.name)) {
+            return Err(PolicyError::Traffic { pool: pool(), traffic: kind.name.clone() });
         }
         match self.fair_share {
             FairShare::EqualSplit { threshold } if !(1..=100).contains(&threshold) => {

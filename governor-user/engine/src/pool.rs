@@ -14,6 +14,7 @@ use crate::retry::{self, DrainMeter, TypicalService, VirtualQueue};
 use crate::set::{CandidateSet, SetId, Sets};
 use crate::share::{self, Standing};
 use crate::time::{Duration, Instant};
+use crate::traffic::Traffic;
 
 /// One pool.
 #[derive(Clone, Debug)]
@@ -26,6 +27,7 @@ pub(crate) struct Pool {
     pub(crate) members: Vec<Member>,
     /// Members in policy order.
     pub(crate) order: Vec<MemberId>,
+    pub(crate) traffic: Traffic,
     /// Leases on no member.
     pub(crate) unplaced: Load,
     pub(crate) sets: Sets,
@@ -67,6 +69,7 @@ impl Pool {
             present: false,
             members: Vec::new(),
             order: Vec::new(),
+            traffic: Traffic::default(),
             unplaced: Load::default(),
             sets: Sets::new(),
             parked: 0,
@@ -96,6 +99,7 @@ impl Pool {
             }
             self.order.push(MemberId(u32::try_from(index).expect("members are fewer than slots")));
         }
+        self.traffic.obey(&policy.traffic);
         self.policy = policy;
         let mut everybody = self.order.clone();
         everybody.sort_unstable();

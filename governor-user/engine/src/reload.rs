@@ -20,6 +20,7 @@ impl Engine {
     /// Takes a policy that was checked.
     pub(crate) fn obey(&mut self, policy: Policy) {
         self.node = policy.node;
+        self.classes.obey(policy.classes);
         let mut gone: Vec<PoolId> = std::mem::take(&mut self.order);
         for wanted in policy.pools {
             let known = self.pools.iter().position(|pool| pool.policy.name == wanted.name);

@@ -1,8 +1,8 @@
 //! Read-only views for display and metrics. Built on demand, sorted, owned; never on the decision path.
 
-use crate::id::{KeyId, LeaseId, MemberId, PoolId, SessionId};
-use crate::io::{Kind, Reason};
-use crate::policy::{FairShare, Mode};
+use crate::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, SessionId, TrafficId};
+use crate::io::{Kind, Level, Priority, Reason};
+use crate::policy::{FairShare, Mode, Override};
 use crate::time::Instant;
 
 /// The whole engine at one moment.
@@ -14,6 +14,12 @@ pub struct Snapshot {
     pub exempt_total: u64,
     /// Bypass is on.
     pub bypass: bool,
+    /// The overload level the engine was told.
+    pub level: Level,
+    /// Orgs with anything in flight, parked or suspended, by org.
+    pub orgs: Vec<OrgView>,
+    /// Overrides that hold, by key.
+    pub overrides: Vec<(KeyId, Override)>,
     /// Pools in policy order.
     pub pools: Vec<PoolView>,
     /// Counters since the engine was made.
@@ -41,12 +47,65 @@ pub struct PoolView {
     pub mode: Mode,
     /// Congested now, over all members.
     pub congested: bool,
+    /// Slots kept for newcomers, over all members; 0 but under `max-min`.
+    pub headroom: u32,
+    /// `max-min`: the floors of those that hold or await something exceed C − H and are scaled down (A21).
+    pub oversubscribed: bool,
     /// Keys with at least one in flight, over all members that count.
     pub active_keys: u32,
     /// Members in policy order.
     pub members: Vec<MemberView>,
     /// Keys with anything in flight or parked, by key.
     pub keys: Vec<KeyView>,
+    /// Orgs with anything in flight or parked, by org.
+    pub orgs: Vec<PoolOrgView>,
+    /// Kinds of traffic in policy order.
+    pub traffic: Vec<TrafficView>,
+}
+
+/// One org on the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrgView {
+    /// The org.
+    pub org: OrgId,
+    /// Its class: what its last request named, if that is there, or the default.
+    pub class: Option<ClassId>,
+    /// Requests in flight and parked, in all pools.
+    pub counted: u32,
+    /// What `counted` may come to; 0 is no limit.
+    pub cap: u32,
+    /// The tier that was answered and until when it holds; the tier is `None` if nothing was found.
+    pub tier: Option<(Option<ClassId>, Instant)>,
+}
+
+/// One org in one pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolOrgView {
+    /// The org.
+    pub org: OrgId,
+    /// In flight.
+    pub in_flight: u32,
+    /// Parked.
+    pub parked: u32,
+    /// What it may hold while the pool is congested; `None` but under `max-min`.
+    pub share: Option<u32>,
+    /// Weight.
+    pub weight: u32,
+    /// Floor, as configured.
+    pub floor: u32,
+}
+
+/// One kind of traffic in one pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrafficView {
+    /// Index.
+    pub traffic: TrafficId,
+    /// Name.
+    pub name: String,
+    /// Its sub-capacity; 0 is no limit.
+    pub slots: u32,
+    /// In flight.
+    pub in_flight: u32,
 }
 
 /// One member.
@@ -85,12 +144,21 @@ pub enum MemberState {
 pub struct KeyView {
     /// The key.
     pub key: KeyId,
+    /// Its org: the one of its oldest lease, else of its oldest parked request.
+    pub org: Option<OrgId>,
     /// In flight.
     pub in_flight: u32,
     /// Parked.
     pub parked: u32,
-    /// What it may hold while the pool is congested; `None` where no rule is set.
+    /// What it may hold while the pool is congested; `None` where no rule is set. Of a key in an org under `max-min`,
+    /// what the org may hold.
     pub share: Option<u32>,
+    /// Weight.
+    pub weight: u32,
+    /// Floor, as configured.
+    pub floor: u32,
+    /// Cap of its own on the node; 0 is no limit.
+    pub cap: u32,
 }
 
 /// One lease.
@@ -104,13 +172,25 @@ pub struct LeaseView {
     pub pool: PoolId,
     /// Key.
     pub key: Option<KeyId>,
-    /// Member.
+    /// Org.
+    pub org: Option<OrgId>,
+    /// Kind of traffic.
+    pub traffic: Option<TrafficId>,
+    /// Priority.
+    pub priority: Priority,
+    /// Member; of a suspended lease, where it ran last.
     pub member: Option<MemberId>,
     /// Kind.
     pub kind: Kind,
-    /// When it was granted.
+    /// Nested work: new upstream work of another lease's holder.
+    pub child: bool,
+    /// Holds no slot: its holder is idle.
+    pub suspended: bool,
+    /// Its client's socket is gone.
+    pub client_gone: bool,
+    /// When it was granted, or resumed last.
     pub granted: Instant,
-    /// When it ends unless renewed.
+    /// When it ends unless renewed; earlier if it is reclaimed.
     pub expires: Instant,
     /// When it last moved bytes, as far as its holder told.
     pub moved: Option<Instant>,
@@ -135,12 +215,22 @@ pub struct Totals {
     pub session_gone: u64,
     /// See `released`.
     pub revoked: u64,
-    /// Releases and renewals of leases that were not there.
+    /// Leases taken back after their client was gone: leaks.
+    pub reclaimed: u64,
+    /// Leases suspended.
+    pub suspended: u64,
+    /// Suspended leases resumed.
+    pub resumed: u64,
+    /// Hops: they shared their parent's lease.
+    pub hops: u64,
+    /// Tiers asked for.
+    pub tier_asks: u64,
+    /// Releases, renewals and the like of leases that were not there.
     pub unknown: u64,
     /// Grants made while bypass was on.
     pub bypassed: u64,
     /// Rejected requests.
     pub rejected: u64,
-    /// Policies that were not taken because something in them is wrong.
+    /// Policies and overrides that were not taken because something in them is wrong.
     pub policies_refused: u64,
 }

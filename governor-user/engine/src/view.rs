@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::engine::Engine;
-use crate::id::{KeyId, PoolId};
+use crate::id::{KeyId, PoolId, TrafficId};
 use crate::policy::FairShare;
 use crate::pool::Pool;
 use crate::set::SetId;
-use crate::snapshot::{KeyView, LeaseView, MemberView, PoolView, Snapshot, Totals};
+use crate::snapshot::{KeyView, LeaseView, MemberView, PoolView, Snapshot, Totals, TrafficView};
 use crate::time::Instant;
 
 #[derive(Default)]
@@ -45,6 +45,9 @@ impl Engine {
             node_counted: self.node_counted(),
             exempt_total: self.exempt,
             bypass: self.bypass,
+            level: crate::io::Level::Normal,
+            orgs: Vec::new(),
+            overrides: Vec::new(),
             pools: self.order.iter().map(view).collect(),
             totals: self.totals(),
         }
@@ -58,6 +61,12 @@ impl Engine {
             session: lease.session,
             pool: lease.pool,
             key: lease.holder,
+            org: None,
+            traffic: None,
+            priority: crate::io::Priority::Normal,
+            child: false,
+            suspended: false,
+            client_gone: false,
             member: lease.member,
             kind: lease.kind,
             granted: lease.granted,
@@ -101,6 +110,10 @@ fn view_of(pool: &Pool, tally: Tally) -> PoolView {
     });
     let keys = tally.keys.iter().map(|(key, (in_flight, parked))| KeyView {
         key: *key,
+        org: None,
+        weight: 1,
+        floor: 0,
+        cap: 0,
         in_flight: *in_flight,
         parked: *parked,
         share: match pool.policy.fair_share {
@@ -120,8 +133,16 @@ fn view_of(pool: &Pool, tally: Tally) -> PoolView {
         fair_share: pool.policy.fair_share,
         mode: pool.policy.mode,
         congested: pool.standing(SetId::EVERYBODY, None).congested,
+        headroom: 0,
+        oversubscribed: false,
         active_keys: everybody.load.active_keys(),
         members: members.collect(),
         keys: keys.collect(),
+        orgs: Vec::new(),
+        traffic: pool.traffic.order.iter().filter_map(|id| Some(traffic_of(*id, pool.traffic.get(*id)?))).collect(),
     }
+}
+
+fn traffic_of(id: TrafficId, kind: &crate::traffic::Kind) -> TrafficView {
+    TrafficView { traffic: id, name: kind.policy.name.clone(), slots: kind.policy.slots, in_flight: kind.in_flight }
 }

@@ -26,7 +26,9 @@ fn policy(slots: &[u32]) -> Policy {
             exhausted_status: 429,
             rate_limited_cooldown: Duration::from_secs(30),
             overloaded_cooldown: Duration::from_secs(10),
+            ..PoolPolicy::default()
         }],
+        ..Policy::default()
     }
 }
 
@@ -70,6 +72,7 @@ impl World {
             max_wait: None,
             deadline: None,
             kind: Kind::Ordinary,
+            ..Acquire::default()
         };
         change(&mut acquire);
         self.put(Input::Acquire(acquire))
@@ -369,6 +372,7 @@ fn a_lost_session_keeps_its_leases_for_the_grace_and_can_register_them() {
         member: Some(MemberId(0)),
         kind: Kind::Ordinary,
         age: Duration::from_secs(4),
+        ..Held::default()
     };
     let answer = world.put(Input::Register(held.clone()));
     assert_eq!(answer, [Output::Registered { session: SessionId(2), old: kept, new: Some(kept) }]);

@@ -32,7 +32,9 @@ fn policy(slots: &[u32], headroom: u32) -> Policy {
             exhausted_status: 429,
             rate_limited_cooldown: Duration::from_secs(30),
             overloaded_cooldown: Duration::from_secs(10),
+            ..PoolPolicy::default()
         }],
+        ..Policy::default()
     }
 }
 
@@ -84,7 +86,11 @@ impl World {
                 }
                 Output::WouldHave { decision } => self.recorded.push(decision),
                 Output::Parked { .. } => {}
-                other @ (Output::Reject { .. } | Output::Registered { .. } | Output::Revoke { .. }) => {
+                other @ (Output::Reject { .. }
+                | Output::Registered { .. }
+                | Output::Revoke { .. }
+                | Output::ClientGone { .. }
+                | Output::TierAsk { .. }) => {
                     panic!("no part of these tests: {other:?}")
                 }
             }
@@ -105,6 +111,7 @@ impl World {
             max_wait,
             deadline: None,
             kind: Kind::Ordinary,
+            ..Acquire::default()
         }));
     }
 

@@ -31,6 +31,7 @@ pub fn replay(pool: &PoolPolicy, max_parked: u32, rule: FairShare, jobs: &[Job],
     let policy = Policy {
         node: NodePolicy { cap: 0, max_parked, lease_ttl: Duration::from_nanos(u64::MAX), ..NodePolicy::default() },
         pools: vec![PoolPolicy { fair_share: rule, mode: Mode::Enforce, ..pool.clone() }],
+        ..Policy::default()
     };
     let Ok(engine) = Engine::new(policy, 1) else { return Outcome::default() };
     let mut world = World::new(engine, jobs, window);
@@ -121,6 +122,7 @@ impl<'a> World<'a> {
             max_wait: job.max_wait_ms.map(|ms| Duration::from_millis(ms.into())),
             deadline: None,
             kind: Kind::Ordinary,
+            ..Acquire::default()
         };
         self.engine.handle_input(Input::Acquire(acquire), self.now);
     }
@@ -145,6 +147,8 @@ impl<'a> World<'a> {
                 | Output::Reject { .. }
                 | Output::Registered { .. }
                 | Output::Revoke { .. }
+                | Output::ClientGone { .. }
+                | Output::TierAsk { .. }
                 | Output::WouldHave { .. } => {}
             }
         }

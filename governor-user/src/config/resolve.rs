@@ -110,8 +110,10 @@ pub fn resolve(
                 max_parked: reader.integer("node.max_parked"),
                 lease_ttl: reader.duration("node.lease_ttl"),
                 session_grace: reader.duration("node.session_grace"),
+                ..NodePolicy::default()
             },
             pools: pools(&mut reader, names, warnings),
+            ..Policy::default()
         },
     };
     if reader.problems.is_empty() { Ok(config) } else { Err(reader.problems) }
@@ -225,6 +227,7 @@ fn pools(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>, warnings: &mut 
             exhausted_status,
             rate_limited_cooldown: reader.duration(&key("cooldown.rate_limited")),
             overloaded_cooldown: reader.duration(&key("cooldown.overloaded")),
+            ..PoolPolicy::default()
         });
     }
     pools

@@ -105,6 +105,7 @@ mod tests {
             retry_after: Duration::from_secs(2),
             waited: Duration::ZERO,
             numbers: Numbers { key_in_flight: 8, share: 5, ..Numbers::default() },
+            ..governor_engine::io::Decision::default()
         };
         let entry = Entry { decision, pool: "chat".to_owned(), label: Some("heavy".to_owned()) };
         let mut archive = Archive::open(folder.path());

@@ -70,6 +70,7 @@ mod tests {
             retry_after: Duration::from_secs(1),
             waited: Duration::ZERO,
             numbers: Numbers::default(),
+            ..Decision::default()
         };
         Entry { decision, pool: "chat".to_owned(), label: None }
     }

@@ -46,6 +46,8 @@ impl Driver {
                 tracing::info!(session = session.0, lease = lease.0, ?reason, "lease revoked");
                 self.send(session, 0, &Reply::Revoke { lease: lease.0, reason: translate::revoke(reason) });
             }
+            // No surface flags a lease or names a class yet: neither comes.
+            Output::ClientGone { .. } | Output::TierAsk { .. } => {}
             // Only `register` asks, and it takes its answers itself.
             Output::Registered { .. } => {}
         }

@@ -35,6 +35,7 @@ pub fn acquire(
         max_wait: asked.max_wait_ms.map(duration),
         deadline: asked.deadline_ms.map(|ms| now.after(duration(ms))),
         kind: kind(asked.kind),
+        ..Acquire::default()
     })
 }
 
@@ -64,6 +65,7 @@ pub fn held(engine: &Engine, session: SessionId, lease: &request::HeldLease) -> 
         member: lease.member.as_ref().and_then(|name| engine.member_id(pool, name)),
         kind: kind(lease.kind),
         age: duration(lease.age_ms),
+        ..Held::default()
     })
 }
 
@@ -100,11 +102,20 @@ pub fn shed(entry: &Entry) -> Reply {
         }
         Reason::KeyQueueFull => "too many requests of your key are waiting".to_owned(),
         Reason::QueueFull => format!("too many requests are waiting for pool {pool}: {}", numbers.parked),
+        Reason::Overload => "this node is overloaded".to_owned(),
+        Reason::Suspended => "an operator suspended your key".to_owned(),
+        Reason::KeyCap => format!("your key has {} of at most {} requests", numbers.limited, numbers.limit),
+        Reason::OrgCap => format!("your organisation has {} of at most {} requests", numbers.limited, numbers.limit),
+        Reason::ClassCap => format!("your plan allows {} requests at a time: {}", numbers.limit, numbers.limited),
+        Reason::SubCapacity => {
+            format!("this kind of traffic fills its {} slots of pool {pool}: {}", numbers.limit, numbers.limited)
+        }
     };
     Reply::Shed(reply::Shed {
         status: decision.status,
         origin: match decision.origin {
             Origin::Key => reply::Origin::Key,
+            Origin::Org => reply::Origin::Org,
             Origin::Pool => reply::Origin::Pool,
             Origin::Node => reply::Origin::Node,
             Origin::Upstream => reply::Origin::Upstream,
@@ -126,6 +137,12 @@ pub fn reason(reason: Reason) -> &'static str {
         Reason::NodeCap => "node_cap",
         Reason::KeyQueueFull => "key_queue_full",
         Reason::QueueFull => "queue_full",
+        Reason::Overload => "overload",
+        Reason::Suspended => "suspended",
+        Reason::KeyCap => "key_cap",
+        Reason::OrgCap => "org_cap",
+        Reason::ClassCap => "class_cap",
+        Reason::SubCapacity => "sub_capacity",
     }
 }
 
@@ -134,6 +151,7 @@ pub fn reason(reason: Reason) -> &'static str {
 pub fn origin(origin: Origin) -> &'static str {
     match origin {
         Origin::Key => "key",
+        Origin::Org => "org",
         Origin::Pool => "pool",
         Origin::Node => "node",
         Origin::Upstream => "upstream",
@@ -149,6 +167,7 @@ pub fn reject(why: RejectReason) -> &'static str {
         RejectReason::DuplicateRequest => "this request id is still unanswered",
         RejectReason::ReattachWithoutMember => "a re-attach names the member of its running session",
         RejectReason::NoSuchLease => "this session holds no such lease, or it was already moved",
+        RejectReason::ClientGone => "its client is gone",
     }
 }
 
@@ -156,7 +175,8 @@ pub fn reject(why: RejectReason) -> &'static str {
 #[must_use]
 pub fn revoke(reason: RevokeReason) -> reply::RevokeReason {
     match reason {
-        RevokeReason::Expired => reply::RevokeReason::Expired,
+        // No lease is flagged for it yet, and older clients would not know the word.
+        RevokeReason::Expired | RevokeReason::Reclaimed => reply::RevokeReason::Expired,
         RevokeReason::Operator => reply::RevokeReason::Operator,
         RevokeReason::PoolGone => reply::RevokeReason::PoolGone,
         RevokeReason::Unknown => reply::RevokeReason::Unknown,

@@ -163,8 +163,10 @@ fn parked(view: &View) -> u32 {
 
 fn shed_labels(pool: String, reason: Reason) -> Labels {
     let scope = match reason {
-        Reason::FairShare | Reason::KeyQueueFull => "key",
-        Reason::PoolExhausted | Reason::QueueFull => "pool",
+        Reason::FairShare | Reason::KeyQueueFull | Reason::KeyCap | Reason::Suspended => "key",
+        Reason::OrgCap | Reason::ClassCap => "org",
+        Reason::PoolExhausted | Reason::QueueFull | Reason::SubCapacity => "pool",
+        Reason::Overload => "overload",
         Reason::AllCooling => "upstream",
         Reason::NodeCap => "node",
     };

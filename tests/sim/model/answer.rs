@@ -23,6 +23,10 @@ impl Model {
             (Reason::PoolExhausted, _) => (Origin::Pool, exhausted),
             (Reason::AllCooling, _) => (Origin::Upstream, 429),
             (Reason::NodeCap, _) | (Reason::QueueFull, Some(Origin::Node)) => (Origin::Node, 529),
+            (Reason::Overload, _) => (Origin::Node, 529),
+            (Reason::KeyCap | Reason::Suspended, _) => (Origin::Key, 429),
+            (Reason::OrgCap | Reason::ClassCap, _) => (Origin::Org, 429),
+            (Reason::SubCapacity, _) => (Origin::Pool, exhausted),
             (Reason::QueueFull, _) => (Origin::Pool, if why == Reason::FairShare { 429 } else { exhausted }),
         }
     }
@@ -31,7 +35,17 @@ impl Model {
         let (key_in_flight, share, in_flight, capacity, active_keys, _) = self.share(w);
         let parked = u32::try_from(self.parked.iter().filter(|p| p.pool == w.pool).count()).unwrap();
         let (node_counted, node_cap) = (self.counted(), self.node.cap);
-        Numbers { key_in_flight, share, in_flight, capacity, active_keys, parked, node_counted, node_cap }
+        Numbers {
+            key_in_flight,
+            share,
+            in_flight,
+            capacity,
+            active_keys,
+            parked,
+            node_counted,
+            node_cap,
+            ..Numbers::default()
+        }
     }
 
     pub(super) fn decision(
@@ -55,6 +69,7 @@ impl Model {
             retry_after: Duration::ZERO,
             waited: self.now.since(w.arrived),
             numbers: self.numbers(w),
+            ..Decision::default()
         }
     }
 

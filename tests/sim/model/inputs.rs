@@ -48,6 +48,13 @@ impl Model {
                     self.say_revoke(ended.session, lease, RevokeReason::Operator);
                 }
             }
+            // Not generated yet.
+            Input::Suspend { .. }
+            | Input::Resume { .. }
+            | Input::ClientGone { .. }
+            | Input::OverloadChanged { .. }
+            | Input::TierIs { .. }
+            | Input::Override { .. } => {}
             Input::Bypass { on } => self.bypass = on,
             Input::PolicyChanged(policy) => {
                 if policy.check().is_ok() {

@@ -85,7 +85,9 @@ impl Workload {
                 exhausted_status: 429,
                 rate_limited_cooldown: Duration::from_secs(30),
                 overloaded_cooldown: Duration::from_secs(10),
+                ..PoolPolicy::default()
             }],
+            ..Policy::default()
         }
     }
 }
@@ -227,6 +229,7 @@ impl<'a> World<'a> {
             max_wait: None,
             deadline: None,
             kind: Kind::Ordinary,
+            ..Acquire::default()
         });
         self.engine.handle_input(input, self.now);
     }
@@ -257,7 +260,11 @@ impl<'a> World<'a> {
                     continue;
                 }
                 Output::Parked { .. } => {}
-                Output::Reject { .. } | Output::Registered { .. } | Output::Revoke { .. } => {
+                Output::Reject { .. }
+                | Output::Registered { .. }
+                | Output::Revoke { .. }
+                | Output::ClientGone { .. }
+                | Output::TierAsk { .. } => {
                     panic!("no part of a workload: {output:?}")
                 }
             }
