@@ -13,8 +13,8 @@ use governor_common::abi::{
     CgroupState, Event, GlobalStats, ListenPort, ListenerState, MAX_CGROUPS, MAX_LISTEN_PORTS, MAX_LISTENERS, Marker,
 };
 
-/// Holds some 600 events.
-const EVENT_BYTES: usize = 64 * 1024;
+/// Holds some 1,600 events: what a program with many listeners causes at its end, between two ticks of a slow machine.
+const EVENT_BYTES: usize = 256 * 1024;
 
 #[btf_map]
 static LISTENERS: HashMap<u64, ListenerState, { MAX_LISTENERS as usize }> = HashMap::new();

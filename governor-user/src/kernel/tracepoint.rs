@@ -165,7 +165,7 @@ impl Tracepoint {
     }
 
     /// Reads everything and clears what has ended. Call it often enough that 16,384 listeners cannot open and close, or
-    /// 500 events happen, in between; what is missed is counted.
+    /// 1,600 events happen, in between; what is missed is counted.
     ///
     /// # Errors
     /// When the kernel refuses to give the maps' contents.

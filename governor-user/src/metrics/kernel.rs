@@ -1,6 +1,7 @@
 //! What the kernel plane sees, as series: listeners, cgroups, network namespaces, and the plane's own health.
 
 use super::page::{Labels, Page, Row};
+use super::sojourn::Waits;
 use crate::kernel::view::{Conntrack, ListenerView, NamespaceCounters, Observation};
 
 /// Listeners, cgroups and namespaces with series of their own; what does not fit is counted in
@@ -48,10 +49,54 @@ fn listeners(page: &mut Page, shown: &[ListenerView]) {
     page.counter("listener_accepted", "Connections that left it by accept", counter(&|row| row.accepted_total));
     page.counter(
         "listener_overflows",
-        "Packets refused because the accept queue was full; one client may count several times",
-        counter(&|row| row.overflows_total),
+        "Packets refused because the accept queue was full, by stage of the handshake; one client may count several times",
+        shown.iter().flat_map(overflows).collect(),
     );
     page.counter("listener_drops", "Any kernel discard at the listener", counter(&|row| row.drops_total));
+    waits(page, shown);
+}
+
+/// A socket that discarded nothing refused nothing at either stage, whoever looked.
+fn overflows(listener: &ListenerView) -> impl Iterator<Item = Row<u64>> {
+    let none = listener.overflows_total.filter(|total| *total == 0);
+    [("syn", listener.overflow_syn_total), ("ack", listener.overflow_ack_total)].into_iter().filter_map(
+        move |(stage, seen)| {
+            let mut labels = listener_labels(listener);
+            labels.push(("stage", stage.to_owned()));
+            Some((labels, seen.or(none)?))
+        },
+    )
+}
+
+/// How long connections wait in the queue and how long they had waited when they were accepted.
+fn waits(page: &mut Page, shown: &[ListenerView]) {
+    page.gauge(
+        "listener_queue_age_seconds",
+        "How long the connection that waits longest in the accept queue has waited; absent when none does",
+        shown.iter().filter_map(|row| Some((listener_labels(row), row.oldest_queued_seconds?))).collect(),
+    );
+    page.histograms(
+        "listener_sojourn_seconds",
+        "How long accepted connections had waited in the accept queue",
+        shown.iter().filter_map(|row| Some((listener_labels(row), Waits::of(row.sojourn.as_ref()?)))).collect(),
+    );
+    let mut recent = Vec::new();
+    for listener in shown {
+        let Some(sojourn) = &listener.sojourn else { continue };
+        for (quantile, waited) in
+            [("0.5", sojourn.p50_seconds), ("0.99", sojourn.p99_seconds), ("1", sojourn.max_seconds)]
+        {
+            let Some(waited) = waited else { continue };
+            let mut labels = listener_labels(listener);
+            labels.push(("quantile", quantile.to_owned()));
+            recent.push((labels, waited));
+        }
+    }
+    page.gauge(
+        "listener_sojourn_recent_seconds",
+        "The same of the last complete interval: median, 99th percentile and longest; absent when none was accepted",
+        recent,
+    );
 }
 
 fn cgroups(page: &mut Page, seen: &Observation) {

@@ -5,6 +5,7 @@ pub mod families;
 mod kernel;
 mod page;
 pub mod serve;
+mod sojourn;
 
 use governor_engine::time::Duration;
 use prometheus_client::metrics::counter::Counter;

@@ -1,7 +1,10 @@
 //! One exposition being written. Keeps the list of what was registered, so that the documentation can be held against
 //! it.
 
+use super::sojourn::Waits;
 use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -24,6 +27,20 @@ pub(super) struct Registered {
     pub(super) kind: &'static str,
     /// What it means.
     pub(super) help: String,
+}
+
+/// Series whose values are all there already.
+#[derive(Debug)]
+struct Rows(Vec<Row<Waits>>);
+
+impl EncodeMetric for Rows {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+        self.0.iter().try_for_each(|(labels, waits)| waits.encode(encoder.encode_family(labels)?))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
 }
 
 /// The page.
@@ -54,6 +71,12 @@ impl Page {
         }
         self.note(format!("governor_{name}_total"), "counter", help);
         self.registry.register(name, help, family);
+    }
+
+    /// Histograms that were counted elsewhere.
+    pub(super) fn histograms(&mut self, name: &str, help: &str, rows: Vec<Row<Waits>>) {
+        self.note(format!("governor_{name}"), "histogram", help);
+        self.registry.register(name, help, Rows(rows));
     }
 
     /// A histogram that the daemon observes itself.
