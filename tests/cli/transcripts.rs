@@ -174,4 +174,30 @@ fn doctor_finds_the_daemon_and_looks_at_the_machine() {
     for name in ["daemon", "tier", "bypass", "kernel BTF", "lockdown", "cgroup v2"] {
         assert!(checks.iter().any(|check| check["name"] == name), "{name} is not in {checks:?}");
     }
+    let table = checks.iter().find(|check| check["name"] == "hook table").expect("the tables are always read");
+    assert_eq!(table["hook"]["candidates"][0]["fires"], true, "{table}");
+}
+
+#[test]
+fn doctor_says_of_every_hook_what_was_tried_and_what_is_lost() {
+    // Whatever works here: with rights that is some tier of eBPF, else polling.
+    let daemon = Setup::new(POOL).tier("auto").start();
+    let shown: Vec<serde_json::Value> =
+        serde_json::from_slice(&daemon.ctl(&["doctor", "--format", "json"]).stdout).unwrap();
+    let text = String::from_utf8(daemon.ctl(&["doctor"]).stdout).unwrap();
+    let hooks: Vec<&serde_json::Value> = shown.iter().filter(|check| check.get("hook").is_some()).collect();
+    assert!(!hooks.is_empty(), "{shown:?}");
+    for check in hooks {
+        let hook = &check["hook"];
+        let candidates = hook["candidates"].as_array().unwrap();
+        let firing = candidates.iter().filter(|candidate| candidate["fires"] == true).count();
+        assert_eq!(firing > 0, hook["active"] == true, "{check}");
+        assert!(!hook["lost_without"].as_str().unwrap().is_empty(), "{check}");
+        assert_eq!(check["status"], if firing > 0 { "ok" } else { "warn" }, "{check}");
+        for candidate in candidates.iter().filter(|candidate| candidate["fires"] == false) {
+            let (name, reason) = (candidate["hook"].as_str().unwrap(), candidate["reason"].as_str().unwrap());
+            assert!(!reason.is_empty(), "{check}");
+            assert!(text.contains(name) && text.contains(reason), "{name} or {reason} is not in\n{text}");
+        }
+    }
 }

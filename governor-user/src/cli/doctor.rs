@@ -30,6 +30,7 @@ fn with_daemon(checks: Vec<Check>, machine: Vec<Check>) -> (Vec<Check>, Exit) {
         status: CheckStatus::Ok,
         detail: "governord answers on its control socket".into(),
         fix: None,
+        hook: None,
     };
     let all: Vec<Check> = [daemon].into_iter().chain(checks).chain(machine).collect();
     let failed = all.iter().any(|check| check.status == CheckStatus::Fail);
@@ -42,6 +43,7 @@ fn without_daemon(error: &Error, rights: Check, machine: Vec<Check>) -> Vec<Chec
         status: CheckStatus::Fail,
         detail: error.to_string(),
         fix: Some("start governord, or name its control socket with --socket".into()),
+        hook: None,
     };
     [daemon, rights].into_iter().chain(machine).collect()
 }
@@ -57,6 +59,9 @@ fn table(checks: &[Check], style: Style) -> String {
         };
         let name = printable(&check.name);
         text.push_str(&format!("{status}  {name:width$}  {}\n", printable(&check.detail)));
+        for (hook, tier, reason) in refused(check) {
+            text.push_str(&format!("{:4}  {:width$}  tried {hook} ({tier}): {reason}\n", "", ""));
+        }
         if let Some(fix) = &check.fix {
             text.push_str(&format!("{:4}  {:width$}  → {}\n", "", "", printable(fix)));
         }
@@ -64,12 +69,28 @@ fn table(checks: &[Check], style: Style) -> String {
     text
 }
 
+/// Ways to see an event that were tried and do not work here, best first. Neighbours with the same reason share a line.
+fn refused(check: &Check) -> Vec<(String, &'static str, String)> {
+    let mut lines: Vec<(String, &'static str, String)> = Vec::new();
+    let candidates = check.hook.iter().flat_map(|hook| &hook.candidates);
+    for candidate in candidates.filter(|candidate| !candidate.fires) {
+        let (hook, tier) = (printable(&candidate.hook), candidate.tier.as_str());
+        let reason = printable(&candidate.reason);
+        match lines.last_mut().filter(|(_, of, why)| *of == tier && *why == reason) {
+            Some((hooks, ..)) => hooks.push_str(&format!(", {hook}")),
+            None => lines.push((hook, tier, reason)),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::api::{HookCandidate, HookView, Tier};
 
     fn check(name: &str, status: CheckStatus, fix: Option<&str>) -> Check {
-        Check { name: name.into(), status, detail: "as found".into(), fix: fix.map(str::to_owned) }
+        Check { name: name.into(), status, detail: "as found".into(), fix: fix.map(str::to_owned), hook: None }
     }
 
     #[test]
@@ -85,6 +106,42 @@ mod tests {
                             → boot with lockdown=integrity
         FAIL  hook enqueue  as found
                             → see the log
+        ");
+    }
+
+    #[test]
+    fn a_hook_comes_with_everything_that_was_tried() {
+        let tried = |hook: &str, tier, reason: &str| HookCandidate {
+            hook: hook.into(),
+            tier,
+            fires: reason.is_empty(),
+            reason: reason.into(),
+        };
+        let refused = "the kernel refuses to load it: EPERM; lockdown=integrity";
+        let hook = |candidates: Vec<HookCandidate>| HookView { candidates, ..HookView::default() };
+        let checks = [
+            Check {
+                hook: Some(hook(vec![
+                    tried("fexit/inet_csk_complete_hashdance", Tier::Trampoline, refused),
+                    tried("fexit/inet_csk_reqsk_queue_add", Tier::Trampoline, refused),
+                    tried("tp_btf/sk_data_ready", Tier::Tracepoint, ""),
+                ])),
+                ..check("hook enqueue", CheckStatus::Ok, None)
+            },
+            Check {
+                hook: Some(hook(vec![
+                    tried("fentry/__inet_accept", Tier::Trampoline, refused),
+                    tried("fentry/security_sock_graft", Tier::Trampoline, "it is not in the kernel's BTF"),
+                ])),
+                ..check("hook accept", CheckStatus::Warn, None)
+            },
+        ];
+        insta::assert_snapshot!(table(&checks, Style::PLAIN), @"
+        ok    hook enqueue  as found
+                            tried fexit/inet_csk_complete_hashdance, fexit/inet_csk_reqsk_queue_add (trampoline): the kernel refuses to load it: EPERM; lockdown=integrity
+        warn  hook accept   as found
+                            tried fentry/__inet_accept (trampoline): the kernel refuses to load it: EPERM; lockdown=integrity
+                            tried fentry/security_sock_graft (trampoline): it is not in the kernel's BTF
         ");
     }
 

@@ -25,7 +25,7 @@ pub(super) fn rights() -> Check {
 }
 
 fn check(name: &str, status: CheckStatus, detail: impl Into<String>, fix: Option<&str>) -> Check {
-    Check { name: name.to_owned(), status, detail: detail.into(), fix: fix.map(str::to_owned) }
+    Check { name: name.to_owned(), status, detail: detail.into(), fix: fix.map(str::to_owned), hook: None }
 }
 
 /// The effective capabilities of this process; those of a daemon come from its service manager.

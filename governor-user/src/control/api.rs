@@ -23,8 +23,8 @@
 //! know, so fields may be added; none changes its meaning.
 
 pub use crate::kernel::view::{
-    Basis, CgroupView, Conntrack, Family, Finding, FindingKind, Health, ListenerGroup, ListenerView, NamespaceCounters,
-    NamespaceView, Protocol, Tier,
+    Basis, CgroupView, Conntrack, Family, Finding, FindingKind, Health, HookCandidate, HookEvent, HookView,
+    ListenerGroup, ListenerView, NamespaceCounters, NamespaceView, Protocol, Tier,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -476,6 +476,9 @@ pub struct Check {
     pub detail: String,
     /// What to do about it; `null` when nothing needs doing.
     pub fix: Option<String>,
+    /// The hook it is about, with everything that was tried; left out for all other findings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<HookView>,
 }
 
 /// How a [`Check`] came out.

@@ -2,6 +2,7 @@
 
 mod advice;
 pub mod api;
+pub mod doctor;
 pub mod explain;
 pub mod server;
 pub mod views;

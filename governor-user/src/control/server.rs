@@ -280,7 +280,7 @@ async fn bypass(
 async fn doctor(State(handle): State<Handle>) -> Answer<Vec<api::Check>> {
     let view = handle.view().await.ok_or_else(Problem::stopping)?;
     let settings = handle.settings().lock().await;
-    Ok(Json(views::doctor(&view, &handle.observation(), &settings.loaded().warnings)))
+    Ok(Json(super::doctor::checks(&view, &handle.observation(), &settings.loaded().warnings)))
 }
 
 /// Names the caller if it may write.

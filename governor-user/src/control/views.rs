@@ -258,62 +258,6 @@ pub fn change(key: &str, before: &Effective, after: &Effective) -> api::SettingC
     }
 }
 
-/// `GET /v1/doctor`: what the running daemon knows of itself.
-#[must_use]
-pub fn doctor(view: &View, seen: &Observation, warnings: &[String]) -> Vec<api::Check> {
-    let check = |name: &str, status, detail: String, fix: Option<&str>| api::Check {
-        name: name.to_owned(),
-        status,
-        detail,
-        fix: fix.map(str::to_owned),
-    };
-    let ok = |good: bool| if good { api::CheckStatus::Ok } else { api::CheckStatus::Warn };
-    let mut checks = vec![check(
-        "tier",
-        ok(seen.degraded.is_empty()),
-        match seen.degraded.as_slice() {
-            [] => format!("the kernel is observed by the {} tier", seen.tier.as_str()),
-            reasons => format!("the kernel is observed by the {} tier: {}", seen.tier.as_str(), reasons.join("; ")),
-        },
-        None,
-    )];
-    for hook in &seen.hooks {
-        let detail = if hook.note.is_empty() { "active".to_owned() } else { hook.note.clone() };
-        checks.push(check(&format!("hook {} ({})", hook.purpose, hook.hook), ok(hook.active), detail, None));
-    }
-    for namespace in &seen.namespaces {
-        for finding in &namespace.findings {
-            let name = format!("namespace {}", namespace.netns);
-            let fix = finding.kind.remedy();
-            checks.push(check(&name, ok(!finding.kind.is_trouble()), finding.text.clone(), fix));
-        }
-    }
-    let health = &seen.health;
-    checks.push(check(
-        "counts",
-        ok(health.drift == 0 && health.lost_events == 0 && health.untracked == 0),
-        format!(
-            "drift {}, lost events {}, untracked {}, audits {} ({} failed)",
-            health.drift, health.lost_events, health.untracked, health.audits, health.audits_failed
-        ),
-        (health.drift > 0).then_some("report it: the kernel's truth was restored, but no count should drift"),
-    ));
-    checks.push(check(
-        "bypass",
-        ok(!view.snapshot.bypass),
-        if view.snapshot.bypass { "on: every request passes" } else { "off" }.to_owned(),
-        view.snapshot.bypass.then_some("governorctl bypass off"),
-    ));
-    checks.push(check(
-        "proxies",
-        ok(!view.sessions.is_empty()),
-        format!("{} connected", view.sessions.len()),
-        view.sessions.is_empty().then_some("point the proxy's governor client at daemon.socket"),
-    ));
-    checks.extend(warnings.iter().map(|warning| check("configuration", api::CheckStatus::Warn, warning.clone(), None)));
-    checks
-}
-
 fn origin(origin: &Origin) -> api::Origin {
     match origin {
         Origin::BuiltIn => api::Origin::BuiltIn,

@@ -438,6 +438,14 @@ pub struct HookView {
     pub lost_without: String,
 }
 
+impl HookView {
+    /// The tier of the candidate that fires; `None` when none does, and for a program of somebody else.
+    #[must_use]
+    pub fn tier(&self) -> Option<Tier> {
+        self.candidates.iter().find(|candidate| candidate.fires).map(|candidate| candidate.tier)
+    }
+}
+
 /// One way to observe an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookCandidate {

@@ -1,0 +1,131 @@
+//! `GET /v1/doctor`: what the running daemon knows of itself, one finding each. Pure; the machine is looked at by
+//! `governorctl`, which can do that without a daemon.
+
+use super::api::{Check, CheckStatus};
+use crate::daemon::view::View;
+use crate::kernel::view::{Health, HookView, Observation};
+
+/// Everything, the kernel's part first.
+#[must_use]
+pub fn checks(view: &View, seen: &Observation, warnings: &[String]) -> Vec<Check> {
+    let mut checks = vec![tier(seen)];
+    checks.extend(seen.hooks.iter().map(hook));
+    for namespace in &seen.namespaces {
+        for finding in &namespace.findings {
+            checks.push(Check {
+                name: format!("namespace {}", namespace.netns),
+                status: ok(!finding.kind.is_trouble()),
+                detail: finding.text.clone(),
+                fix: finding.kind.remedy().map(str::to_owned),
+                hook: None,
+            });
+        }
+    }
+    checks.push(counts(&seen.health));
+    let bypass = view.snapshot.bypass;
+    checks.push(check(
+        "bypass",
+        ok(!bypass),
+        if bypass { "on: every request passes" } else { "off" },
+        bypass.then_some("governorctl bypass off"),
+    ));
+    checks.push(check(
+        "proxies",
+        ok(!view.sessions.is_empty()),
+        format!("{} connected", view.sessions.len()),
+        view.sessions.is_empty().then_some("point the proxy's governor client at daemon.socket"),
+    ));
+    checks.extend(warnings.iter().map(|warning| check("configuration", CheckStatus::Warn, warning, None)));
+    checks
+}
+
+fn check(name: &str, status: CheckStatus, detail: impl Into<String>, fix: Option<&str>) -> Check {
+    Check { name: name.to_owned(), status, detail: detail.into(), fix: fix.map(str::to_owned), hook: None }
+}
+
+fn ok(good: bool) -> CheckStatus {
+    if good { CheckStatus::Ok } else { CheckStatus::Warn }
+}
+
+fn tier(seen: &Observation) -> Check {
+    let mut detail = format!("the kernel is observed by the {} tier", seen.tier);
+    if !seen.degraded.is_empty() {
+        detail.push_str(&format!(": {}", seen.degraded.join("; ")));
+    }
+    check("tier", ok(seen.degraded.is_empty()), detail, None)
+}
+
+/// An event that is observed is as it should be, by whatever candidate: what that one cannot see is its note.
+fn hook(hook: &HookView) -> Check {
+    let Some(event) = hook.event else {
+        return check("others' programs", CheckStatus::Ok, format!("{} {}", hook.hook, hook.note).trim(), None);
+    };
+    let detail = if hook.active {
+        let by = hook.tier().map_or_else(String::new, |tier| format!(" ({tier})"));
+        let note = if hook.note.is_empty() { String::new() } else { format!("; {}", hook.note) };
+        format!("{}{by}{note}", hook.hook)
+    } else {
+        format!("not seen; lost: {}", hook.lost_without)
+    };
+    Check { hook: Some(hook.clone()), ..check(&format!("hook {}", event.as_str()), ok(hook.active), detail, None) }
+}
+
+fn counts(health: &Health) -> Check {
+    check(
+        "counts",
+        ok(health.drift == 0 && health.lost_events == 0 && health.untracked == 0),
+        format!(
+            "drift {}, lost events {}, untracked {}, audits {} ({} failed)",
+            health.drift, health.lost_events, health.untracked, health.audits, health.audits_failed
+        ),
+        (health.drift > 0).then_some("report it: the kernel's truth was restored, but no count should drift"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::view::{HookCandidate, HookEvent, Tier};
+
+    fn candidate(hook: &str, tier: Tier, reason: &str) -> HookCandidate {
+        HookCandidate { hook: hook.into(), tier, fires: reason.is_empty(), reason: reason.into() }
+    }
+
+    #[test]
+    fn an_event_that_is_seen_by_a_lower_candidate_is_as_it_should_be() {
+        let seen = hook(&HookView {
+            event: Some(HookEvent::Enqueue),
+            hook: "tp_btf/sk_data_ready".into(),
+            active: true,
+            candidates: vec![
+                candidate("fexit/inet_csk_complete_hashdance", Tier::Trampoline, "refused with EPERM"),
+                candidate("tp_btf/sk_data_ready", Tier::Tracepoint, ""),
+            ],
+            lost_without: "depth peak".into(),
+            ..HookView::default()
+        });
+        assert_eq!((seen.name.as_str(), seen.status), ("hook enqueue", CheckStatus::Ok));
+        assert_eq!(seen.detail, "tp_btf/sk_data_ready (tracepoint)");
+        assert_eq!(seen.hook.unwrap().candidates.len(), 2);
+    }
+
+    #[test]
+    fn an_event_that_is_not_seen_says_what_is_lost() {
+        let seen = hook(&HookView {
+            event: Some(HookEvent::Accept),
+            hook: "fentry/__inet_accept".into(),
+            candidates: vec![candidate("fentry/__inet_accept", Tier::Trampoline, "refused with EPERM")],
+            lost_without: "exact sojourn, the acceptor's cgroup".into(),
+            ..HookView::default()
+        });
+        assert_eq!(seen.status, CheckStatus::Warn);
+        assert_eq!(seen.detail, "not seen; lost: exact sojourn, the acceptor's cgroup");
+    }
+
+    #[test]
+    fn programs_of_others_are_named_and_no_trouble() {
+        let other = HookView { hook: "program 7 tcp_conn".into(), note: "left alone".into(), ..HookView::default() };
+        let seen = hook(&other);
+        assert_eq!((seen.status, seen.detail.as_str()), (CheckStatus::Ok, "program 7 tcp_conn left alone"));
+    }
+}
