@@ -55,6 +55,10 @@ impl Driver {
             bypass_remaining: self.parts.bypass.remaining(wall),
             draining: self.stop_by.is_some(),
             node: self.parts.policy.node.clone(),
+            records: [("decisions", Some(self.parts.archive.health())), ("demand", self.parts.demand.health())]
+                .into_iter()
+                .filter_map(|(kind, health)| Some((kind, health?)))
+                .collect(),
         }
     }
 }

@@ -59,6 +59,8 @@ pub enum Message {
     Lost {
         /// Its session.
         session: SessionId,
+        /// Is told how long its leases outlive the connection, by the policy of this moment.
+        grace: oneshot::Sender<Duration>,
     },
     /// Its process is gone.
     Gone {
@@ -213,7 +215,9 @@ impl Driver {
                     self.deliver();
                 }
             }
-            Message::Lost { session } => {
+            Message::Lost { session, grace } => {
+                // A session task that is gone watches nobody.
+                grace.send(self.parts.policy.node.session_grace).ok();
                 self.limits_stale = true;
                 if let Some(state) = self.sessions.get_mut(&session) {
                     state.outbox = None;

@@ -103,8 +103,7 @@ pub async fn run(settings: Settings) -> Result<()> {
     let driver = tokio::spawn(Driver::new(parts, started).run(messages, seen.clone()));
     let handle = Handle::new(inbox.clone(), seen, settings, recorder, started);
 
-    let grace = config.policy.node.session_grace;
-    tokio::spawn(accept_proxies(proxies, allowed, inbox.clone(), grace));
+    tokio::spawn(accept_proxies(proxies, allowed, inbox.clone()));
     let routes = control::server::routes(handle.clone());
     let control_service = routes.into_make_service_with_connect_info::<control::server::Caller>();
     let BoundSocket { listener, file } = control;
@@ -210,7 +209,7 @@ async fn reload(handle: &Handle) {
 }
 
 /// Accepts proxies for as long as the daemon runs.
-async fn accept_proxies(socket: BoundSocket, allowed: Allowed, driver: mpsc::Sender<Message>, grace: Duration) {
+async fn accept_proxies(socket: BoundSocket, allowed: Allowed, driver: mpsc::Sender<Message>) {
     let mut next_session = 1;
     let mut spare = File::open("/dev/null").ok();
     loop {
@@ -219,7 +218,7 @@ async fn accept_proxies(socket: BoundSocket, allowed: Allowed, driver: mpsc::Sen
                 Ok(peer) if allowed.permits(&peer) => {
                     let session = SessionId(next_session);
                     next_session += 1;
-                    tokio::spawn(session::serve(stream, session, peer, driver.clone(), grace));
+                    tokio::spawn(session::serve(stream, session, peer, driver.clone()));
                 }
                 Ok(peer) => {
                     tracing::warn!(

@@ -37,7 +37,10 @@ impl Driver {
             }
             Request::Release { leases } => {
                 for lease in leases {
-                    self.note_ended(LeaseId(lease), now);
+                    // What this session does not hold goes on, and so does its record.
+                    if self.parts.engine.holder(LeaseId(lease)) == Some(session) {
+                        self.note_ended(LeaseId(lease), now);
+                    }
                     self.parts.engine.handle_input(Input::Release { session, lease: LeaseId(lease) }, now);
                 }
             }

@@ -1,5 +1,6 @@
 //! What the driver shows: one consistent moment, owned, for the control API and the metrics.
 
+use super::ring::RingHealth;
 use crate::proxy::peer::Peer;
 use governor_common::wire::reply::Overload;
 use governor_engine::id::{KeyId, SessionId};
@@ -29,6 +30,8 @@ pub struct View {
     pub draining: bool,
     /// Limits of the node.
     pub node: NodePolicy,
+    /// How the disk fares, by what is kept on it.
+    pub records: Vec<(&'static str, RingHealth)>,
 }
 
 /// One proxy.

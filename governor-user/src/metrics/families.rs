@@ -4,6 +4,7 @@
 use super::page::{Labels, Page, Row};
 use super::{Recorder, kernel};
 use crate::daemon::translate;
+use crate::daemon::ring::RingHealth;
 use crate::daemon::view::View;
 use crate::kernel::view::Observation;
 use governor_common::wire::reply::Level;
@@ -26,8 +27,23 @@ fn page(view: &View, seen: &Observation, recorder: &Recorder) -> Page {
     node(&mut page, view, recorder);
     for_pools(&mut page, view);
     leases(&mut page, view);
+    records(&mut page, view);
     kernel::write(&mut page, seen);
     page
+}
+
+fn records(page: &mut Page, view: &View) {
+    let labels = |kind: &str| vec![("records", kind.to_owned())];
+    let of = |count: &dyn Fn(&RingHealth) -> u64| -> Vec<Row<u64>> {
+        view.records.iter().map(|(kind, health)| (labels(kind), count(health))).collect()
+    };
+    page.counter("records_written", "Decisions and facts of demand kept on disk", of(&|health| health.written));
+    page.counter("records_lost", "Those the disk refused or could not keep up with", of(&|health| health.lost));
+    page.gauge(
+        "records_failing",
+        "1 while the disk refuses them",
+        view.records.iter().map(|(kind, health)| (labels(kind), f64::from(health.failing.is_some()))).collect(),
+    );
 }
 
 fn node(page: &mut Page, view: &View, recorder: &Recorder) {
@@ -196,6 +212,7 @@ mod tests {
             bypass_remaining: None,
             draining: false,
             node: NodePolicy::default(),
+            records: Vec::new(),
         };
         page(&view, &Observation::default(), &Recorder::default()).registered().to_vec()
     }

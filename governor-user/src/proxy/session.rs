@@ -15,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::Sender;
+use tokio::sync::oneshot;
 
 /// Bytes read at once.
 const CHUNK: usize = 16 * 1024;
@@ -41,7 +42,7 @@ enum Ended {
 
 /// Serves one connection to its end, then watches the peer's process for as long as its leases may outlive the
 /// connection.
-pub async fn serve(stream: UnixStream, session: SessionId, peer: Peer, driver: Sender<Message>, grace: Duration) {
+pub async fn serve(stream: UnixStream, session: SessionId, peer: Peer, driver: Sender<Message>) {
     let exit = ExitWatch::of(&peer);
     let (outbox, drain) = super::outbox::channel();
     let opened = Message::Opened { session, peer, outbox: outbox.clone() };
@@ -56,9 +57,11 @@ pub async fn serve(stream: UnixStream, session: SessionId, peer: Peer, driver: S
     };
     tracing::info!(session = session.0, pid = peer.pid, reason = %ended, "session ended");
     // The process may only have lost its connection: its leases stay for the grace, or until it is seen to exit.
-    if driver.send(Message::Lost { session }).await.is_err() {
+    let (grace, told) = oneshot::channel();
+    if driver.send(Message::Lost { session, grace }).await.is_err() {
         return;
     }
+    let Ok(grace) = told.await else { return };
     if tokio::time::timeout(grace, exit.exited()).await.is_ok() {
         // A driver that is gone has no leases to free.
         drop(driver.send(Message::Gone { session }).await);
