@@ -3,8 +3,8 @@
 
 use super::page::{Labels, Page, Row};
 use super::{Recorder, kernel};
-use crate::daemon::translate;
 use crate::daemon::ring::RingHealth;
+use crate::daemon::translate;
 use crate::daemon::view::View;
 use crate::kernel::view::Observation;
 use governor_common::wire::reply::Level;

@@ -1,0 +1,164 @@
+//! Pools, members, keys and leases.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pool {
+    /// Name.
+    pub name: String,
+    /// Ordinary slots of the members that count now.
+    pub capacity: u32,
+    /// Leases in flight, on all members, cooling ones too.
+    pub in_flight: u32,
+    /// Parked requests.
+    pub parked: u32,
+    /// How long the oldest parked request has waited, in seconds; `null` when none is parked.
+    pub oldest_parked_seconds: Option<f64>,
+    /// The rule.
+    pub fair_share: FairShare,
+    /// Whether it acts.
+    pub mode: Mode,
+    /// At or over its threshold now.
+    pub congested: bool,
+    /// Keys with at least one in flight.
+    pub active_keys: u32,
+    /// Grants since the daemon started.
+    pub granted_total: u64,
+    /// Refusals since the daemon started, by reason: `fair_share`, `pool_exhausted`, `all_cooling`, `node_cap`,
+    /// `key_queue_full`, `queue_full`. Reasons that never happened are absent.
+    pub shed_total: BTreeMap<String, u64>,
+    /// Observe mode: what enforce would have done since the daemon started, by the same reasons.
+    pub would_have: BTreeMap<String, WouldHave>,
+    /// The members in configuration order.
+    pub members: Vec<Member>,
+}
+
+/// The fair-share rule of a pool: `"off"`, `"max-min"` or the threshold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FairShare {
+    /// No rule: member slots only.
+    #[default]
+    #[serde(rename = "off")]
+    Off,
+    /// Max-min: what the light keys leave is shared by the others.
+    #[serde(rename = "max-min")]
+    MaxMin,
+    /// Equal split, congested from this many percent of the capacity (1–100).
+    #[serde(untagged)]
+    EqualSplit(u8),
+}
+
+/// Whether a rule acts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Decides and records, changes nothing.
+    #[default]
+    Observe,
+    /// Decides and acts.
+    Enforce,
+}
+
+/// What enforce would have done, of one reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WouldHave {
+    /// Requests it would have parked.
+    pub park: u64,
+    /// Requests it would have refused.
+    pub refuse: u64,
+}
+
+/// One upstream account or backend.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// Name.
+    pub name: String,
+    /// Slots.
+    pub slots: u32,
+    /// Slots of those that are kept for re-attach.
+    pub reserve: u32,
+    /// Leases in flight.
+    pub in_flight: u32,
+    /// Whether it takes new requests.
+    pub state: MemberState,
+    /// Seconds until a cool-down ends; `null` unless cooling.
+    pub cooling_seconds: Option<f64>,
+}
+
+/// Whether a member takes new requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberState {
+    /// Yes.
+    #[default]
+    Up,
+    /// Not until its cool-down ends.
+    Cooling,
+    /// Not until the operator says so.
+    Draining,
+}
+
+/// Which keys `GET /v1/keys` answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeysQuery {
+    /// Only this pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+}
+
+/// One key with anything in flight or parked in one pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    /// The pool.
+    pub pool: String,
+    /// The keyed hash, 32 hexadecimal digits.
+    pub key: String,
+    /// What the proxy calls it, if it says.
+    pub label: Option<String>,
+    /// Leases in flight.
+    pub in_flight: u32,
+    /// Parked requests.
+    pub parked: u32,
+    /// What it may hold while the pool is congested; `null` without a rule.
+    pub share: Option<u32>,
+}
+
+/// Which leases `GET /v1/leases` answers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeasesQuery {
+    /// Only this pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Only leases known to have moved no byte for at least so many seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_seconds: Option<f64>,
+}
+
+/// One lease.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Lease id, 16 hexadecimal digits.
+    pub lease: String,
+    /// The pool.
+    pub pool: String,
+    /// The keyed hash, 32 hexadecimal digits; `null` for a request without a key.
+    pub key: Option<String>,
+    /// What the proxy calls the key, if it says.
+    pub label: Option<String>,
+    /// The member; `null` where it was granted without one.
+    pub member: Option<String>,
+    /// `ordinary` or `reattach`.
+    pub kind: String,
+    /// The session that holds it.
+    pub session: u64,
+    /// Seconds since it was granted.
+    pub age_seconds: f64,
+    /// Seconds until it expires unless renewed.
+    pub expires_seconds: f64,
+    /// Seconds since it last moved bytes; `null` where its holder does not tell.
+    pub idle_seconds: Option<f64>,
+}
