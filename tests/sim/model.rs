@@ -1,29 +1,44 @@
 //! The reference: the rules of admission written down a second time, as plainly as possible. It keeps a list of live
-//! leases and a list of parked requests and nothing else that could be wrong: every number is counted again whenever it
-//! is needed. It shares the engine's vocabulary and none of its code.
+//! leases and a list of requests that wait, and nothing else that could be wrong: every number is counted again whenever
+//! it is needed. It shares the engine's vocabulary and none of its code.
 #![expect(clippy::unwrap_used, reason = "what the reference takes for granted must fail the test when it is wrong")]
 
 mod acquire;
 mod answer;
 mod clock;
 mod count;
+mod entitle;
+mod gates;
+mod idle;
 mod inputs;
 mod judge;
 mod policy;
 mod retry;
 mod share;
 mod wait;
+mod wake;
 
 use std::collections::BTreeMap;
 
-use governor_engine::id::{KeyId, LeaseId, MemberId, PoolId, RequestId, SessionId};
-use governor_engine::io::{Input, Kind, Output, Reason};
-use governor_engine::policy::{MemberPolicy, NodePolicy, Policy, PoolPolicy};
+use governor_engine::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, TrafficId};
+use governor_engine::io::{Input, Kind, Level, Output, Priority, Reason};
+use governor_engine::policy::{
+    ClassPolicy, KeyPolicy, MemberPolicy, NodePolicy, OrgPolicy, Override, Policy, PoolPolicy,
+};
 use governor_engine::time::{Duration, Instant};
 
 pub(crate) struct Model {
     node: NodePolicy,
     pools: Vec<Pool>,
+    /// By index, each with whether it is in the policy.
+    classes: Vec<(ClassPolicy, bool)>,
+    org_policies: Vec<OrgPolicy>,
+    key_policies: Vec<KeyPolicy>,
+    overrides: BTreeMap<KeyId, Override>,
+    /// What the last request of an org, or of a key without one, named.
+    named: BTreeMap<Unit, Option<ClassId>>,
+    tiers: BTreeMap<OrgId, Tier>,
+    level: Level,
     /// `Some(end of grace)` when lost.
     sessions: BTreeMap<SessionId, Option<Instant>>,
     leases: Vec<Lease>,
@@ -44,6 +59,8 @@ struct Pool {
     policy: PoolPolicy,
     present: bool,
     members: Vec<Member>,
+    /// Names of the kinds of traffic there are and were, by index.
+    traffic: Vec<String>,
     ends: Vec<Instant>,
     tail: Instant,
     typical: Option<Duration>,
@@ -56,6 +73,28 @@ struct Member {
     overloaded: Option<Instant>,
 }
 
+/// Who a share is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Unit {
+    Org(OrgId),
+    Key(KeyId),
+}
+
+/// What is known of an org's tier.
+#[derive(Clone, Copy, Default)]
+struct Tier {
+    asked: Option<Instant>,
+    /// The class, and until when it holds.
+    answer: Option<(Option<ClassId>, Instant)>,
+}
+
+/// Who a request or a lease is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Who {
+    key: Option<KeyId>,
+    org: Option<OrgId>,
+}
+
 /// `None`: every member of the pool.
 type Candidates = Option<Vec<MemberId>>;
 
@@ -64,15 +103,23 @@ struct Lease {
     id: LeaseId,
     session: SessionId,
     pool: PoolId,
-    key: Option<KeyId>,
+    who: Who,
+    priority: Priority,
+    traffic: Option<TrafficId>,
     member: Option<MemberId>,
     kind: Kind,
+    child: bool,
     candidates: Candidates,
     granted: Instant,
     expires: Instant,
     until: Instant,
     deadline: Option<Instant>,
     relocated: bool,
+    suspended: bool,
+    ends_with_client: bool,
+    client_gone: bool,
+    /// Taken back then, its client being gone.
+    reclaimed: Option<Instant>,
 }
 
 #[derive(Clone)]
@@ -81,16 +128,27 @@ struct Parked {
     session: SessionId,
     request: RequestId,
     pool: PoolId,
-    key: Option<KeyId>,
+    who: Who,
+    priority: Priority,
+    traffic: Option<TrafficId>,
     kind: Kind,
+    child: bool,
+    ends_with_client: bool,
     candidates: Candidates,
     sticky: Option<MemberId>,
     arrived: Instant,
     until: Instant,
     deadline: Option<Instant>,
-    /// A move.
-    lease: Option<LeaseId>,
+    task: Task,
     recorded: bool,
+}
+
+/// What a request is to end in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Task {
+    New,
+    Move(LeaseId),
+    Resume(LeaseId),
 }
 
 enum Answer {
@@ -108,6 +166,13 @@ impl Model {
         let mut model = Self {
             node: policy.node.clone(),
             pools: vec![],
+            classes: vec![],
+            org_policies: vec![],
+            key_policies: vec![],
+            overrides: BTreeMap::new(),
+            named: BTreeMap::new(),
+            tiers: BTreeMap::new(),
+            level: Level::Normal,
             sessions: BTreeMap::new(),
             leases: vec![],
             parked: vec![],
@@ -142,9 +207,9 @@ impl Model {
         self.due().into_iter().min().map(|(at, _)| at)
     }
 
+    /// Requests that count on the node, granted or waiting.
     pub(crate) fn counted(&self) -> u32 {
-        let waiting = self.parked.iter().filter(|p| p.lease.is_none()).count();
-        u32::try_from(self.leases.len() + waiting).unwrap()
+        self.counted_where(|_| true)
     }
 
     /// (pool index, in flight, parked), of pools in the policy.
@@ -152,7 +217,7 @@ impl Model {
         let ids = (0..self.pools.len()).filter(|p| self.pools[*p].present);
         ids.map(|p| {
             let id = PoolId(u32::try_from(p).unwrap());
-            let leases = self.leases.iter().filter(|l| l.pool == id).count();
+            let leases = self.running().filter(|l| l.pool == id).count();
             let parked = self.parked.iter().filter(|w| w.pool == id).count();
             (id, u32::try_from(leases).unwrap(), u32::try_from(parked).unwrap())
         })

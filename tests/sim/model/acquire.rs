@@ -1,10 +1,10 @@
-//! A request and a lease that moves: understood, then answered.
+//! A request, and a lease that moves: understood, then answered.
 
-use governor_engine::id::{LeaseId, MemberId, RequestId, SessionId};
-use governor_engine::io::{Acquire, Grant, Kind, Output, Reason, RejectReason};
+use governor_engine::id::{LeaseId, MemberId, PoolId, RequestId, SessionId, TrafficId};
+use governor_engine::io::{Acquire, Grant, Kind, Output, Parent, Reason, RejectReason};
 use governor_engine::time::Duration;
 
-use super::{Answer, Model, Parked, index};
+use super::{Answer, Lease, Model, Parked, Task, Who, index};
 
 impl Model {
     pub(super) fn acquire(&mut self, a: Acquire) {
@@ -24,13 +24,42 @@ impl Model {
             return self.reject(a.session, a.request, why);
         }
         self.open_session(a.session);
+        if let Some(Parent::Hop(id)) = self.parent(&a) {
+            let parent = self.leases.iter().find(|l| l.id == id).unwrap();
+            let member = parent.member.filter(|_| parent.pool == a.pool);
+            let (session, request, waited) = (a.session, a.request, Duration::ZERO);
+            return self.out.push(Output::Grant(Grant { session, request, lease: None, member, waited }));
+        }
         if a.kind == Kind::Exempt {
             let (session, request, waited) = (a.session, a.request, Duration::ZERO);
             return self.out.push(Output::Grant(Grant { session, request, lease: None, member: None, waited }));
         }
-        let policy = &self.pools[index(a.pool.0)].policy;
-        let wait = a.max_wait.unwrap_or(policy.max_wait).min(policy.max_wait);
-        let until = self.now.after(wait);
+        let who = Who { key: a.key, org: a.org };
+        if let Some(holder) = Self::class_holder(who) {
+            self.named.insert(holder, a.class);
+            // Weights and floors may have changed with it: who waits comes first.
+            self.serve_all();
+        }
+        let w = self.understand(a, who);
+        if self.bypass {
+            let member = self.bypass_member(&w);
+            return self.grant(&w, member);
+        }
+        self.admit(w);
+    }
+
+    /// The lease that causes the request, if it is one that can.
+    fn parent(&self, a: &Acquire) -> Option<Parent> {
+        let parent = a.parent.filter(|_| a.kind == Kind::Ordinary)?;
+        let (Parent::Child(id) | Parent::Hop(id)) = parent;
+        let causes = |l: &&Lease| l.id == id && l.session == a.session && l.who.org == a.org;
+        self.running().find(causes).map(|_| parent)
+    }
+
+    fn understand(&self, a: Acquire, who: Who) -> Parked {
+        let pool = &self.pools[index(a.pool.0)];
+        let child = matches!(self.parent(&a), Some(Parent::Child(_)));
+        let until = self.now.after(a.max_wait.unwrap_or(pool.policy.max_wait).min(pool.policy.max_wait));
         let candidates = match a.kind {
             Kind::Reattach => a.sticky.map(|m| vec![m]),
             Kind::Ordinary | Kind::Exempt if a.candidates.is_empty() => None,
@@ -41,33 +70,44 @@ impl Model {
                 Some(named)
             }
         };
-        let mut w = Parked {
+        Parked {
             order: 0,
             session: a.session,
             request: a.request,
             pool: a.pool,
-            key: a.key,
+            who,
+            priority: a.priority,
+            traffic: self.known_traffic(a.pool, a.traffic),
             kind: a.kind,
+            child,
+            ends_with_client: a.ends_with_client,
             candidates,
             sticky: a.sticky,
             arrived: self.now,
             until: a.deadline.map_or(until, |deadline| deadline.min(until)),
             deadline: a.deadline,
-            lease: None,
+            task: Task::New,
             recorded: false,
-        };
-        if self.bypass {
-            let member = self.bypass_member(&w);
-            return self.grant(&w, member);
         }
-        if self.node.cap > 0 && self.counted() >= self.node.cap {
-            return self.shed(&w, Reason::NodeCap, None, None);
-        }
-        w.recorded = self.observe(&w);
-        self.answer(w);
     }
 
-    pub(super) fn answer(&mut self, w: Parked) {
+    pub(super) fn known_traffic(&self, pool: PoolId, traffic: Option<TrafficId>) -> Option<TrafficId> {
+        let pool = &self.pools[index(pool.0)];
+        let name = pool.traffic.get(index(traffic?.0))?;
+        traffic.filter(|_| pool.policy.traffic.iter().any(|kind| kind.name == *name))
+    }
+
+    /// From the node's cap down to members.
+    pub(super) fn admit(&mut self, mut w: Parked) {
+        if !self.refused_at_once(&mut w) {
+            if !w.recorded {
+                w.recorded = self.observe(&w);
+            }
+            self.answer(w);
+        }
+    }
+
+    fn answer(&mut self, w: Parked) {
         match self.judge(&w) {
             Answer::Go(member) => self.grant(&w, member),
             Answer::Not(why, back) => match self.may_not_wait(&w, why, back) {
@@ -84,8 +124,9 @@ impl Model {
         if self.parked.iter().any(|w| (w.session, w.request) == (session, request)) {
             return self.reject(session, request, RejectReason::DuplicateRequest);
         }
-        let moving = self.parked.iter().any(|w| w.lease == Some(id));
-        let lease = self.leases.iter().find(|l| l.id == id && l.session == session && !l.relocated && !moving).cloned();
+        let moving = self.parked.iter().any(|w| w.task == Task::Move(id));
+        let can_move = |l: &&Lease| l.id == id && l.session == session && !l.relocated && !moving;
+        let lease = self.running().find(can_move).cloned();
         let Some(lease) = lease else { return self.reject(session, request, RejectReason::NoSuchLease) };
         self.open_session(session);
         let mut others = self.resolve(lease.pool, &lease.candidates);
@@ -96,19 +137,22 @@ impl Model {
             session,
             request,
             pool: lease.pool,
-            key: lease.key,
+            who: lease.who,
+            priority: lease.priority,
+            traffic: lease.traffic,
             kind: lease.kind,
+            // It has its place: it may wait for another.
+            child: false,
+            ends_with_client: lease.ends_with_client,
             candidates: Some(others),
             sticky: None,
             arrived: self.now,
             until: lease.until,
             deadline: lease.deadline,
-            lease: Some(id),
+            task: Task::Move(id),
             recorded: true,
         };
-        let unlimited =
-            self.pools[index(lease.pool.0)].members.iter().filter(|m| m.present).all(|m| m.policy.slots == 0);
-        if nowhere && !unlimited {
+        if nowhere && !self.is_unlimited(lease.pool) {
             self.shed(&w, Reason::PoolExhausted, None, None);
         } else if self.bypass {
             let member = self.bypass_member(&w);

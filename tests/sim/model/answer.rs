@@ -1,13 +1,11 @@
 //! Answers: grants, refusals and records, with their numbers.
 
-use governor_engine::id::{DecisionId, LeaseId, MemberId, RequestId, SessionId};
-use governor_engine::io::{
-    Decision, Grant, Kind, Numbers, Origin, Outcome, Output, Reason, RejectReason, RevokeReason,
-};
+use governor_engine::id::{DecisionId, LeaseId, MemberId, PoolId, RequestId, SessionId};
+use governor_engine::io::{Decision, Grant, Numbers, Origin, Outcome, Output, Reason, RejectReason, RevokeReason};
 use governor_engine::policy::Mode;
 use governor_engine::time::{Duration, Instant};
 
-use super::{Lease, Model, Parked, index};
+use super::{Lease, Model, Parked, Task, Unit, index};
 
 impl Model {
     pub(super) fn origin_and_status(
@@ -19,33 +17,47 @@ impl Model {
     ) -> (Origin, u16) {
         let exhausted = self.pools[index(w.pool.0)].policy.exhausted_status;
         match (reason, origin) {
-            (Reason::FairShare | Reason::KeyQueueFull, _) => (Origin::Key, 429),
-            (Reason::PoolExhausted, _) => (Origin::Pool, exhausted),
+            (Reason::FairShare, _) if matches!(self.unit(w), Some(Unit::Org(_))) => (Origin::Org, 429),
+            (Reason::FairShare | Reason::KeyQueueFull | Reason::Suspended, _) => (Origin::Key, 429),
+            (Reason::PoolExhausted | Reason::SubCapacity, _) => (Origin::Pool, exhausted),
             (Reason::AllCooling, _) => (Origin::Upstream, 429),
-            (Reason::NodeCap, _) | (Reason::QueueFull, Some(Origin::Node)) => (Origin::Node, 529),
-            (Reason::Overload, _) => (Origin::Node, 529),
-            (Reason::KeyCap | Reason::Suspended, _) => (Origin::Key, 429),
-            (Reason::OrgCap | Reason::ClassCap, _) => (Origin::Org, 429),
-            (Reason::SubCapacity, _) => (Origin::Pool, exhausted),
+            (Reason::NodeCap | Reason::Overload, _) | (Reason::QueueFull, Some(Origin::Node)) => (Origin::Node, 529),
             (Reason::QueueFull, _) => (Origin::Pool, if why == Reason::FairShare { 429 } else { exhausted }),
+            (Reason::KeyCap | Reason::OrgCap | Reason::ClassCap, _) => panic!("caps say whose they are"),
         }
     }
 
-    pub(super) fn numbers(&self, w: &Parked) -> Numbers {
-        let (key_in_flight, share, in_flight, capacity, active_keys, _) = self.share(w);
-        let parked = u32::try_from(self.parked.iter().filter(|p| p.pool == w.pool).count()).unwrap();
-        let (node_counted, node_cap) = (self.counted(), self.node.cap);
+    fn numbers(&self, w: &Parked, reason: Reason) -> Numbers {
+        let standing = self.standing(w);
+        let (limited, limit) = self.sub_capacity(w).filter(|_| reason == Reason::SubCapacity).unwrap_or((0, 0));
         Numbers {
-            key_in_flight,
-            share,
-            in_flight,
-            capacity,
-            active_keys,
-            parked,
-            node_counted,
-            node_cap,
-            ..Numbers::default()
+            key_in_flight: standing.key_in_flight,
+            share: standing.share,
+            unit_in_flight: standing.unit_in_flight,
+            weight: standing.weight,
+            floor: standing.floor,
+            headroom: standing.headroom,
+            filled: standing.filled,
+            limit,
+            limited,
+            in_flight: standing.in_flight,
+            capacity: standing.capacity,
+            active_keys: standing.active_keys,
+            parked: u32::try_from(self.parked.iter().filter(|p| p.pool == w.pool).count()).unwrap(),
+            node_counted: self.counted(),
+            node_cap: self.node.cap,
         }
+    }
+
+    pub(super) fn next_decision_id(&mut self) -> u64 {
+        self.next_decision += 1;
+        self.epoch + self.next_decision - 1
+    }
+
+    /// Records count in a range of their own.
+    pub(super) fn next_record_id(&mut self) -> u64 {
+        self.next_record += 1;
+        self.epoch + (1 << 47) + self.next_record - 1
     }
 
     pub(super) fn decision(
@@ -61,15 +73,18 @@ impl Model {
             at: self.now,
             session: w.session,
             pool: w.pool,
-            key: w.key,
+            key: w.who.key,
+            org: w.who.org,
+            class: self.class(w.who),
+            priority: w.priority,
+            level: self.level,
             outcome,
             reason,
             origin: origin.0,
             status: origin.1,
             retry_after: Duration::ZERO,
             waited: self.now.since(w.arrived),
-            numbers: self.numbers(w),
-            ..Decision::default()
+            numbers: self.numbers(w, reason),
         }
     }
 
@@ -85,31 +100,30 @@ impl Model {
         back: Option<Instant>,
         why: Reason,
     ) {
-        let id = self.epoch + self.next_decision;
-        self.next_decision += 1;
+        let id = self.next_decision_id();
         let origin = self.origin_and_status(w, reason, origin, why);
         let mut decision = self.decision(w, id, Outcome::Shed, reason, origin);
         decision.retry_after = self.told(w, reason, origin.0, back, id);
         self.out.push(Output::Shed { session: w.session, request: w.request, decision });
-        if let Some(lease) = w.lease {
+        // A move that fails ends its lease; one that cannot resume stays suspended.
+        if let Task::Move(lease) = w.task {
             self.end_lease(lease);
         }
     }
 
     pub(super) fn observe(&mut self, w: &Parked) -> bool {
         let pool = &self.pools[index(w.pool.0)];
-        if pool.policy.mode != Mode::Observe || w.kind != Kind::Ordinary || w.lease.is_some() || self.share(w).5 {
+        if pool.policy.mode != Mode::Observe || !Self::is_ordinary(w) || self.standing(w).admitted {
             return false;
         }
-        let id = self.epoch + (1 << 47) + self.next_record;
         let (outcome, (reason, origin)) = match self.may_not_wait(w, Reason::FairShare, None) {
             Some(refused) => (Outcome::WouldRefuse, refused),
             None => (Outcome::WouldPark, (Reason::FairShare, None)),
         };
         let origin = self.origin_and_status(w, reason, origin, Reason::FairShare);
+        let id = self.next_record_id();
         let mut decision = self.decision(w, id, outcome, reason, origin);
-        decision.retry_after = self.would_tell(w, reason, id);
-        self.next_record += 1;
+        decision.retry_after = self.would_tell(w, reason, Origin::Pool, id);
         self.out.push(Output::WouldHave { decision });
         true
     }
@@ -123,28 +137,41 @@ impl Model {
     }
 
     pub(super) fn grant(&mut self, w: &Parked, member: Option<MemberId>) {
-        let id = match w.lease {
-            Some(id) => {
+        let id = match w.task {
+            Task::Move(id) => {
                 let lease = self.leases.iter_mut().find(|l| l.id == id).unwrap();
                 (lease.member, lease.relocated) = (member, true);
                 id
             }
-            None => {
+            Task::Resume(id) => {
+                let lease = self.leases.iter_mut().find(|l| l.id == id).unwrap();
+                (lease.member, lease.suspended, lease.relocated) = (member, false, false);
+                (lease.granted, lease.until, lease.deadline) = (self.now, w.until, w.deadline);
+                id
+            }
+            Task::New => {
                 let id = LeaseId(self.epoch + self.next_lease);
                 self.next_lease += 1;
                 self.leases.push(Lease {
                     id,
                     session: w.session,
                     pool: w.pool,
-                    key: w.key,
+                    who: w.who,
+                    priority: w.priority,
+                    traffic: w.traffic,
                     member,
                     kind: w.kind,
+                    child: w.child,
                     candidates: w.candidates.clone(),
                     granted: self.now,
                     expires: self.now.after(self.node.lease_ttl),
                     until: w.until,
                     deadline: w.deadline,
                     relocated: false,
+                    suspended: false,
+                    ends_with_client: w.ends_with_client,
+                    client_gone: false,
+                    reclaimed: None,
                 });
                 id
             }
@@ -153,15 +180,24 @@ impl Model {
         self.out.push(Output::Grant(Grant { session, request, lease: Some(id), member, waited }));
     }
 
+    /// Takes the lease off the list; a request that waits for it is over.
     pub(super) fn end_lease(&mut self, id: LeaseId) -> Option<Lease> {
         let at = self.leases.iter().position(|l| l.id == id)?;
         let lease = self.leases.remove(at);
-        if let Some(waiting) = self.parked.iter().position(|w| w.lease == Some(id)) {
+        let of_lease = |w: &Parked| matches!(w.task, Task::Move(it) | Task::Resume(it) if it == id);
+        if let Some(waiting) = self.parked.iter().position(of_lease) {
             let w = self.parked.remove(waiting);
             self.reject(w.session, w.request, RejectReason::NoSuchLease);
         }
-        self.pools[index(lease.pool.0)].ends.push(self.now);
-        self.ends.push(self.now);
+        if !lease.suspended {
+            self.slot_is_back(lease.pool);
+        }
         Some(lease)
+    }
+
+    /// A slot came back: what Retry-After is measured by.
+    pub(super) fn slot_is_back(&mut self, pool: PoolId) {
+        self.pools[index(pool.0)].ends.push(self.now);
+        self.ends.push(self.now);
     }
 }

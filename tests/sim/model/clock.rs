@@ -1,30 +1,40 @@
 //! Time: what falls due, in which order, and what then happens.
 
-use governor_engine::id::{LeaseId, PoolId, SessionId};
+use governor_engine::id::{KeyId, LeaseId, PoolId, SessionId};
 use governor_engine::io::{Reason, RevokeReason};
 use governor_engine::time::Instant;
 
-use super::{Answer, Model, index};
+use super::{Answer, Lease, Model, index};
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
     Lease(LeaseId),
     Session(SessionId),
     Pool(PoolId),
+    Override(KeyId),
     Park(u64),
 }
 
 impl Model {
     pub(super) fn due(&self) -> Vec<(Instant, Due)> {
         let mut due = vec![];
-        due.extend(self.leases.iter().map(|l| (l.expires, Due::Lease(l.id))));
+        due.extend(self.leases.iter().map(|l| (Self::lease_end(l).0, Due::Lease(l.id))));
         due.extend(self.sessions.iter().filter_map(|(s, grace)| Some(((*grace)?, Due::Session(*s)))));
         for (p, pool) in self.pools.iter().enumerate() {
             let cooling = pool.members.iter().flat_map(|m| [m.rate_limited, m.overloaded]).flatten().min();
             due.extend(cooling.map(|at| (at, Due::Pool(PoolId(u32::try_from(p).unwrap())))));
         }
+        due.extend(self.overrides.iter().filter_map(|(key, over)| Some((over.until?, Due::Override(*key)))));
         due.extend(self.parked.iter().map(|w| (w.until, Due::Park(w.order))));
         due
+    }
+
+    /// When a lease ends by itself, and why.
+    fn lease_end(lease: &Lease) -> (Instant, RevokeReason) {
+        match lease.reclaimed {
+            Some(at) if at <= lease.expires => (at, RevokeReason::Reclaimed),
+            _ => (lease.expires, RevokeReason::Expired),
+        }
     }
 
     pub(super) fn advance(&mut self, now: Instant) {
@@ -33,9 +43,10 @@ impl Model {
             match due {
                 Due::Lease(id) => {
                     let lease = self.end_lease(id).unwrap();
-                    self.say_revoke(lease.session, id, RevokeReason::Expired);
+                    self.say_revoke(lease.session, id, Self::lease_end(&lease).1);
                 }
                 Due::Session(session) => self.session_gone(session),
+                Due::Override(key) => drop(self.overrides.remove(&key)),
                 Due::Pool(pool) => self.forget_past_cooldowns(pool),
                 Due::Park(order) => {
                     let at = self.parked.iter().position(|w| w.order == order).unwrap();

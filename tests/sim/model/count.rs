@@ -1,8 +1,9 @@
 //! Counting: members, capacity and leases, each time anew from the lists.
 
 use governor_engine::id::{MemberId, PoolId};
+use governor_engine::io::Kind;
 
-use super::{Candidates, Lease, Member, Model, Pool, index};
+use super::{Candidates, Lease, Member, Model, Parked, Pool, Task, Who, index};
 
 impl Model {
     pub(super) fn pool(&self, id: PoolId) -> Option<&Pool> {
@@ -11,6 +12,11 @@ impl Model {
 
     pub(super) fn member(&self, pool: PoolId, id: MemberId) -> Option<&Member> {
         self.pool(pool)?.members.get(index(id.0)).filter(|m| m.present)
+    }
+
+    /// No member has a slot: there is no gate.
+    pub(super) fn is_unlimited(&self, pool: PoolId) -> bool {
+        self.pools[index(pool.0)].members.iter().filter(|m| m.present).all(|m| m.policy.slots == 0)
     }
 
     pub(super) fn usable(member: &Member) -> bool {
@@ -51,6 +57,18 @@ impl Model {
         }
     }
 
+    /// Leases that hold a slot.
+    pub(super) fn running(&self) -> impl Iterator<Item = &Lease> {
+        self.leases.iter().filter(|l| !l.suspended)
+    }
+
+    /// Requests in flight and waiting, of whom that is said; a lease that waits to move counts once.
+    pub(super) fn counted_where(&self, who: impl Fn(&Who) -> bool) -> u32 {
+        let running = self.running().filter(|l| who(&l.who)).count();
+        let waiting = self.parked.iter().filter(|w| !matches!(w.task, Task::Move(_)) && who(&w.who)).count();
+        u32::try_from(running + waiting).unwrap()
+    }
+
     /// Leases that count over these candidates: on an open one of them, or on no member.
     pub(super) fn counted_over(&self, pool: PoolId, candidates: &Candidates) -> Vec<&Lease> {
         let among = self.resolve(pool, candidates);
@@ -58,7 +76,7 @@ impl Model {
             None => true,
             Some(m) => among.contains(&m) && self.open(pool, m),
         };
-        self.leases.iter().filter(|l| l.pool == pool).filter(counts).collect()
+        self.running().filter(|l| l.pool == pool).filter(counts).collect()
     }
 
     pub(super) fn capacity(&self, pool: PoolId, candidates: &Candidates) -> u32 {
@@ -67,7 +85,21 @@ impl Model {
     }
 
     pub(super) fn on_member(&self, pool: PoolId, member: MemberId) -> u32 {
-        let on = self.leases.iter().filter(|l| l.pool == pool && l.member == Some(member)).count();
+        let on = self.running().filter(|l| l.pool == pool && l.member == Some(member)).count();
         u32::try_from(on).unwrap()
+    }
+
+    /// (in flight of its kind of traffic, sub-capacity), if it has one.
+    pub(super) fn sub_capacity(&self, w: &Parked) -> Option<(u32, u32)> {
+        let pool = &self.pools[index(w.pool.0)];
+        let name = &pool.traffic[index(w.traffic?.0)];
+        let slots = pool.policy.traffic.iter().find(|kind| kind.name == *name)?.slots;
+        let alike = self.running().filter(|l| l.pool == w.pool && l.traffic == w.traffic).count();
+        (slots > 0).then_some((u32::try_from(alike).unwrap(), slots))
+    }
+
+    /// Judged by share and held to slots − reserve.
+    pub(super) fn is_ordinary(w: &Parked) -> bool {
+        w.kind == Kind::Ordinary && !w.child && !matches!(w.task, Task::Move(_))
     }
 }

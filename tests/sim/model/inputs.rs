@@ -4,7 +4,7 @@ use governor_engine::id::{LeaseId, MemberId, PoolId, SessionId};
 use governor_engine::io::{Held, Input, Kind, MemberNews, Output, RevokeReason};
 use governor_engine::time::Instant;
 
-use super::{Lease, Model, index};
+use super::{Lease, Model, Who, index};
 
 impl Model {
     pub(super) fn take(&mut self, input: Input) {
@@ -17,6 +17,9 @@ impl Model {
             Input::Release { session, lease } => {
                 if self.leases.iter().any(|l| l.id == lease && l.session == session) {
                     let lease = self.end_lease(lease).unwrap();
+                    if lease.suspended {
+                        return;
+                    }
                     let length = self.now.since(lease.granted);
                     let typical = &mut self.pools[index(lease.pool.0)].typical;
                     *typical = Some(typical.map_or(length, |t| length.clamp(t - t / 8, t + t / 8)));
@@ -48,13 +51,14 @@ impl Model {
                     self.say_revoke(ended.session, lease, RevokeReason::Operator);
                 }
             }
-            // Not generated yet.
-            Input::Suspend { .. }
-            | Input::Resume { .. }
-            | Input::ClientGone { .. }
-            | Input::OverloadChanged { .. }
-            | Input::TierIs { .. }
-            | Input::Override { .. } => {}
+            Input::Suspend { session, lease } => self.suspend(session, lease),
+            Input::Resume { session, request, lease } => self.resume(session, request, lease),
+            Input::ClientGone { session, work } => self.client_gone(session, work),
+            Input::OverloadChanged { level } => self.level = level,
+            Input::TierIs { org, class, ttl } => {
+                self.tiers.entry(org).or_default().answer = Some((class, self.now.after(ttl)));
+            }
+            Input::Override { key, with } => self.set_override(key, with),
             Input::Bypass { on } => self.bypass = on,
             Input::PolicyChanged(policy) => {
                 if policy.check().is_ok() {
@@ -114,19 +118,30 @@ impl Model {
             self.next_lease += 1;
             let age = u64::try_from(held.age.as_nanos()).unwrap_or(u64::MAX);
             let granted = Instant(now.0.saturating_sub(age));
+            let who = Who { key: held.key, org: held.org };
+            if let Some(holder) = Self::class_holder(who) {
+                self.named.insert(holder, held.class);
+            }
             self.leases.push(Lease {
                 id,
                 session: held.session,
                 pool: held.pool,
-                key: held.key,
+                who,
+                priority: held.priority,
+                traffic: self.known_traffic(held.pool, held.traffic),
                 member: held.member.filter(|m| self.member(held.pool, *m).is_some()),
                 kind: held.kind,
+                child: false,
                 candidates: None,
                 granted,
                 expires: now.after(ttl),
                 until: granted.after(self.pools[index(held.pool.0)].policy.max_wait),
                 deadline: None,
                 relocated: false,
+                suspended: held.suspended,
+                ends_with_client: held.ends_with_client,
+                client_gone: false,
+                reclaimed: None,
             });
             Some(id)
         };

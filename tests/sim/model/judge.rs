@@ -4,20 +4,24 @@ use governor_engine::id::{MemberId, PoolId};
 use governor_engine::io::{Kind, Reason};
 use governor_engine::policy::{FairShare, Mode};
 
-use super::{Answer, Member, Model, Parked, index};
+use super::{Answer, Member, Model, Parked, Task, index};
 
 impl Model {
     pub(super) fn judge(&self, w: &Parked) -> Answer {
         let pool = &self.pools[index(w.pool.0)];
-        let is_move = w.lease.is_some();
-        if w.kind == Kind::Ordinary && !is_move && pool.policy.mode == Mode::Enforce && !self.share(w).5 {
+        let is_move = matches!(w.task, Task::Move(_));
+        if Self::is_ordinary(w) && pool.policy.mode == Mode::Enforce && !self.standing(w).admitted {
             return Answer::Not(Reason::FairShare, None);
         }
-        if pool.members.iter().filter(|m| m.present).all(|m| m.policy.slots == 0) {
+        let held_back = w.kind == Kind::Ordinary && !is_move;
+        if held_back && self.sub_capacity(w).is_some_and(|(running, slots)| running >= slots) {
+            return Answer::Not(Reason::SubCapacity, None);
+        }
+        if self.is_unlimited(w.pool) {
             return Answer::Go(None);
         }
         let among = self.resolve(w.pool, &w.candidates);
-        if let Some(member) = self.best_member(w, &among, is_move) {
+        if let Some(member) = self.best_member(w, &among) {
             return Answer::Go(Some(member));
         }
         let usable: Vec<&Member> =
@@ -29,21 +33,22 @@ impl Model {
         Answer::Not(Reason::PoolExhausted, None)
     }
 
-    pub(super) fn best_member(&self, w: &Parked, among: &[MemberId], is_move: bool) -> Option<MemberId> {
+    fn best_member(&self, w: &Parked, among: &[MemberId]) -> Option<MemberId> {
         let pool = &self.pools[index(w.pool.0)];
-        if w.kind == Kind::Ordinary && !is_move {
-            let ordinary = self.counted_over(w.pool, &w.candidates).iter().filter(|l| l.kind == Kind::Ordinary).count();
-            let (all, c) = (self.counted_over(w.pool, &w.candidates).len(), self.capacity(w.pool, &w.candidates));
+        if Self::is_ordinary(w) {
+            let counted = self.counted_over(w.pool, &w.candidates);
+            let ordinary = counted.iter().filter(|l| l.kind == Kind::Ordinary && !l.child).count();
+            let c = index(self.capacity(w.pool, &w.candidates));
             let max_min = matches!(pool.policy.fair_share, FairShare::MaxMin { .. });
-            if u32::try_from(ordinary).unwrap() >= c
-                || (w.key.is_some() && max_min && pool.policy.mode == Mode::Enforce && all >= index(c))
-            {
+            let shared = w.who.key.is_some() && max_min && pool.policy.mode == Mode::Enforce;
+            if ordinary >= c || (shared && counted.len() >= c) {
                 return None;
             }
         }
         let room = |m: MemberId| {
             let member = &pool.members[index(m.0)];
-            let slots = if w.kind == Kind::Reattach { member.policy.slots } else { Self::ordinary_slots(member) };
+            let whole = w.kind == Kind::Reattach || w.child;
+            let slots = if whole { member.policy.slots } else { Self::ordinary_slots(member) };
             self.open(w.pool, m) && self.on_member(w.pool, m) < slots
         };
         if let Some(sticky) = w.sticky.filter(|m| among.contains(m) && room(*m)) {
@@ -52,7 +57,7 @@ impl Model {
         self.least_loaded(w.pool, among.iter().copied().filter(|m| room(*m)).collect())
     }
 
-    pub(super) fn least_loaded(&self, pool: PoolId, among: Vec<MemberId>) -> Option<MemberId> {
+    fn least_loaded(&self, pool: PoolId, among: Vec<MemberId>) -> Option<MemberId> {
         let mut best: Option<MemberId> = None;
         for m in among {
             let load = |m: MemberId| {
@@ -72,13 +77,13 @@ impl Model {
 
     pub(super) fn bypass_member(&self, w: &Parked) -> Option<MemberId> {
         let pool = &self.pools[index(w.pool.0)];
-        if pool.members.iter().filter(|m| m.present).all(|m| m.policy.slots == 0) {
+        if self.is_unlimited(w.pool) {
             return None;
         }
         let among = self.resolve(w.pool, &w.candidates);
         let present: Vec<MemberId> = among.iter().copied().filter(|m| pool.members[index(m.0)].present).collect();
         let open: Vec<MemberId> = present.iter().copied().filter(|m| self.open(w.pool, *m)).collect();
-        self.best_member(w, &among, w.lease.is_some())
+        self.best_member(w, &among)
             .or_else(|| self.least_loaded(w.pool, open))
             .or_else(|| self.least_loaded(w.pool, present))
     }

@@ -1,15 +1,23 @@
-//! A new policy, as a whole.
+//! A new policy, as a whole, and operators' settings for single keys.
 
-use governor_engine::id::{LeaseId, PoolId};
-use governor_engine::io::{RejectReason, RevokeReason};
-use governor_engine::policy::Policy;
+use governor_engine::id::{KeyId, LeaseId, PoolId};
+use governor_engine::io::{Reason, RejectReason, RevokeReason};
+use governor_engine::policy::{Override, Policy};
 use governor_engine::time::Instant;
 
-use super::{Member, Model, Parked, Pool};
+use super::{Member, Model, Parked, Pool, Task};
 
 impl Model {
     pub(super) fn obey(&mut self, policy: Policy) {
         self.node = policy.node;
+        self.classes.iter_mut().for_each(|(_, present)| *present = false);
+        for wanted in policy.classes {
+            match self.classes.iter_mut().find(|(class, _)| class.name == wanted.name) {
+                Some(known) => *known = (wanted, true),
+                None => self.classes.push((wanted, true)),
+            }
+        }
+        (self.org_policies, self.key_policies) = (policy.orgs, policy.keys);
         for pool in &mut self.pools {
             pool.present = false;
         }
@@ -20,6 +28,7 @@ impl Model {
                     policy: wanted.clone(),
                     present: true,
                     members: vec![],
+                    traffic: vec![],
                     ends: vec![],
                     tail: Instant::ZERO,
                     typical: None,
@@ -37,6 +46,11 @@ impl Model {
                         rate_limited: None,
                         overloaded: None,
                     }),
+                }
+            }
+            for kind in &wanted.traffic {
+                if !pool.traffic.contains(&kind.name) {
+                    pool.traffic.push(kind.name.clone());
                 }
             }
             (pool.policy, pool.present) = (wanted, true);
@@ -57,6 +71,27 @@ impl Model {
             self.parked = rest;
             for w in gone as Vec<Parked> {
                 self.reject(w.session, w.request, RejectReason::UnknownPool);
+            }
+        }
+    }
+
+    /// An operator's setting for one key. One that is over already is none.
+    pub(super) fn set_override(&mut self, key: KeyId, with: Option<Override>) {
+        if with.is_some_and(|over| over.check().is_err()) {
+            return;
+        }
+        match with.filter(|over| over.until.is_none_or(|until| until > self.now)) {
+            None => drop(self.overrides.remove(&key)),
+            Some(over) => {
+                self.overrides.insert(key, over);
+                if over.suspend {
+                    let of_key = |w: &Parked| w.who.key == Some(key) && !matches!(w.task, Task::Move(_));
+                    let (over, rest) = std::mem::take(&mut self.parked).into_iter().partition(of_key);
+                    self.parked = rest;
+                    for w in over as Vec<Parked> {
+                        self.shed(&w, Reason::Suspended, None, None);
+                    }
+                }
             }
         }
     }

@@ -9,6 +9,9 @@ use super::{Model, Parked, index};
 impl Model {
     /// What the refused client is told, by whom it was refused; moves the queue on.
     pub(super) fn told(&mut self, w: &Parked, reason: Reason, by: Origin, back: Option<Instant>, id: u64) -> Duration {
+        if reason == Reason::Suspended {
+            return jittered(self.suspended_for(w), id);
+        }
         let least = self.least_wait(w, reason);
         let pool = &mut self.pools[index(w.pool.0)];
         let (ends, tail) = if by == Origin::Node { (&self.ends, &mut self.tail) } else { (&pool.ends, &mut pool.tail) };
@@ -23,20 +26,27 @@ impl Model {
     }
 
     /// What it would be told, without a place in the queue.
-    pub(super) fn would_tell(&self, w: &Parked, reason: Reason, id: u64) -> Duration {
+    pub(super) fn would_tell(&self, w: &Parked, reason: Reason, by: Origin, id: u64) -> Duration {
         let pool = &self.pools[index(w.pool.0)];
-        let wait = interval(&pool.ends, self.now)
-            .map_or(Duration::ZERO, |gap| later(pool.tail, self.now, gap).since(self.now));
+        let (ends, tail) = if by == Origin::Node { (&self.ends, self.tail) } else { (&pool.ends, pool.tail) };
+        let wait = interval(ends, self.now).map_or(Duration::ZERO, |gap| later(tail, self.now, gap).since(self.now));
         jittered(wait.max(self.least_wait(w, reason)), id)
     }
 
-    /// A23: until the key is below its share, by the ends of its own leases, but not longer than until the pool is loose.
+    /// Until the operator's setting ends; the longest that is told if it does not.
+    fn suspended_for(&self, w: &Parked) -> Duration {
+        let until = w.who.key.and_then(|key| self.overrides.get(&key)?.until);
+        until.map_or(Duration::from_secs(60), |until| until.since(self.now))
+    }
+
     fn least_wait(&self, w: &Parked, reason: Reason) -> Duration {
         let pool = &self.pools[index(w.pool.0)];
         let Some(gap) = interval(&pool.ends, self.now).filter(|_| reason == Reason::FairShare) else {
             return Duration::ZERO;
         };
-        let (held, share, t, c, ..) = self.share(w);
+        let standing = self.standing(w);
+        let (held, share) = (standing.unit_in_flight, standing.share);
+        let (t, c) = (standing.in_flight, standing.capacity);
         let loose = |t: u32| match pool.policy.fair_share {
             FairShare::Off => true,
             FairShare::EqualSplit { threshold } => c == 0 || t * 100 < c * u32::from(threshold),
@@ -54,7 +64,7 @@ fn second(at: Instant) -> u64 {
 }
 
 /// Mean time between two ends over the last 32 seconds, the one that runs included.
-fn interval(ends: &[Instant], now: Instant) -> Option<Duration> {
+pub(super) fn interval(ends: &[Instant], now: Instant) -> Option<Duration> {
     let oldest = second(now).saturating_sub(31);
     let seen = ends.iter().filter(|at| second(**at) >= oldest).count() as u64;
     let from = (*ends.first()?).max(Instant(oldest * 1_000_000_000));

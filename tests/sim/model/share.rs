@@ -3,58 +3,140 @@
 use std::collections::BTreeMap;
 
 use governor_engine::id::KeyId;
-use governor_engine::policy::{FairShare, Headroom};
+use governor_engine::policy::FairShare;
 
-use super::{Model, Parked, index};
+use super::{Model, Parked, Task, Unit, Who, index};
+
+/// How a requester stands over its candidates, before this admission.
+pub(super) struct Standing {
+    pub(super) key_in_flight: u32,
+    /// What it may hold while the candidates are congested.
+    pub(super) share: u32,
+    pub(super) unit_in_flight: u32,
+    pub(super) weight: u32,
+    pub(super) floor: u32,
+    pub(super) headroom: u32,
+    pub(super) filled: u32,
+    pub(super) in_flight: u32,
+    pub(super) capacity: u32,
+    pub(super) active_keys: u32,
+    /// The rule lets it in.
+    pub(super) admitted: bool,
+}
 
 impl Model {
-    /// (key in flight, share, T, C, active keys, would the rule let it in).
-    pub(super) fn share(&self, w: &Parked) -> (u32, u32, u32, u32, u32, bool) {
+    /// Who the share is for.
+    pub(super) fn unit(&self, w: &Parked) -> Option<Unit> {
+        self.unit_of(w, w.who)
+    }
+
+    fn unit_of(&self, w: &Parked, who: Who) -> Option<Unit> {
+        let max_min = matches!(self.pools[index(w.pool.0)].policy.fair_share, FairShare::MaxMin { .. });
+        let key = who.key?;
+        Some(who.org.filter(|_| max_min).map_or(Unit::Key(key), Unit::Org))
+    }
+
+    pub(super) fn standing(&self, w: &Parked) -> Standing {
         let policy = &self.pools[index(w.pool.0)].policy;
         let counted = self.counted_over(w.pool, &w.candidates);
         let t = u32::try_from(counted.len()).unwrap();
         let c = self.capacity(w.pool, &w.candidates);
-        let mut keys: Vec<KeyId> = counted.iter().filter_map(|l| l.key).collect();
-        let held = w.key.map_or(0, |key| u32::try_from(keys.iter().filter(|k| **k == key).count()).unwrap());
-        keys.extend(w.key);
+        let mut keys: Vec<KeyId> = counted.iter().filter_map(|l| l.who.key).collect();
+        let held = w.who.key.map_or(0, |key| u32::try_from(keys.iter().filter(|k| **k == key).count()).unwrap());
+        keys.extend(w.who.key);
         keys.sort();
         keys.dedup();
         let active = u32::try_from(keys.len()).unwrap();
+        let unit = self.unit(w);
+        let unit_held = counted.iter().filter(|l| unit.is_some() && self.unit_of(w, l.who) == unit).count();
+        let mut standing = Standing {
+            key_in_flight: held,
+            share: c,
+            unit_in_flight: u32::try_from(unit_held).unwrap(),
+            weight: unit.map_or(1, |unit| self.weight(unit, w.who.org.is_some())),
+            floor: 0,
+            headroom: 0,
+            filled: 0,
+            in_flight: t,
+            capacity: c,
+            active_keys: active,
+            admitted: true,
+        };
         match policy.fair_share {
-            FairShare::Off => (held, c, t, c, active, true),
+            FairShare::Off => {}
             FairShare::EqualSplit { threshold } => {
-                let share = policy.min_guarantee.max(c.checked_div(active).unwrap_or(c));
+                standing.share = policy.min_guarantee.max(c.checked_div(active).unwrap_or(c));
                 let congested = c > 0 && t * 100 >= c * u32::from(threshold);
-                (held, share, t, c, active, w.key.is_none() || !congested || held < share)
+                standing.admitted = unit.is_none() || !congested || held < standing.share;
             }
             FairShare::MaxMin { headroom } => {
-                let h = match headroom {
-                    Headroom::PerMille(0) => 0,
-                    Headroom::PerMille(share) => (c * u32::from(share) / 1000).max(1).min(c),
-                    Headroom::Slots(slots) => slots.min(c),
-                };
-                let share = (1..=c - h).take_while(|level| self.filled(w, *level) <= c - h).last().unwrap_or(0);
-                let admitted = c == 0 || t < c - h || self.filled(w, held + 1) <= c - h;
-                (held, share, t, c, active, w.key.is_none() || admitted)
+                let h = headroom.slots(c);
+                let pressed = Filling::new(self, w, c - h);
+                let filled = (0..=c - h).take_while(|level| pressed.to(*level) <= c - h).last().unwrap_or(0);
+                standing.headroom = h;
+                standing.floor = pressed.own_floor;
+                standing.share = filled.max(pressed.own_floor);
+                standing.filled = pressed.to(standing.unit_in_flight + 1);
+                standing.admitted = unit.is_none()
+                    || c == 0
+                    || t < c - h
+                    || standing.unit_in_flight < pressed.own_floor
+                    || standing.filled <= c - h;
             }
         }
+        standing
     }
+}
 
-    /// F(level): what everybody would hold over the candidates of `w`, each key what it wants but at most `level`. The key
-    /// of `w` wants at least that much; requests without a key hold what they hold.
-    pub(super) fn filled(&self, w: &Parked, level: u32) -> u32 {
-        let mut wants: BTreeMap<Option<KeyId>, u32> = BTreeMap::new();
-        for lease in self.counted_over(w.pool, &w.candidates) {
-            *wants.entry(lease.key).or_default() += 1;
+/// Who wants how much over the candidates of one request, and what they would all hold at its level.
+struct Filling {
+    /// Held by requests without a key: nobody's share.
+    keyless: u32,
+    own_weight: u64,
+    own_floor: u32,
+    /// (demand, weight, floor) of the others.
+    others: Vec<(u32, u64, u32)>,
+}
+
+impl Filling {
+    fn new(model: &Model, w: &Parked, shared: u32) -> Self {
+        let mut wants: BTreeMap<Option<Unit>, u32> = BTreeMap::new();
+        for lease in model.counted_over(w.pool, &w.candidates) {
+            *wants.entry(model.unit_of(w, lease.who)).or_default() += 1;
         }
-        let among = self.resolve(w.pool, &w.candidates);
-        for other in self.parked.iter().filter(|p| p.pool == w.pool && p.lease.is_none() && p.key.is_some()) {
-            if self.resolve(w.pool, &other.candidates).iter().any(|m| among.contains(m)) {
-                *wants.entry(other.key).or_default() += 1;
+        let among = model.resolve(w.pool, &w.candidates);
+        for other in model.parked.iter().filter(|p| p.pool == w.pool && p.who.key.is_some()) {
+            // What moves is wanted already; what its own sub-capacity holds back could not use more.
+            if matches!(other.task, Task::Move(_)) || model.sub_capacity(other).is_some() {
+                continue;
+            }
+            if model.resolve(w.pool, &other.candidates).iter().any(|m| among.contains(m)) {
+                *wants.entry(model.unit_of(w, other.who)).or_default() += 1;
             }
         }
         let keyless = wants.remove(&None).unwrap_or(0);
-        wants.insert(w.key, u32::MAX);
-        keyless + wants.values().map(|wants| *wants.min(&level)).sum::<u32>()
+        let own = model.unit(w);
+        wants.entry(own).or_default();
+        wants.remove(&None);
+        let floors: u64 = wants.keys().flatten().map(|unit| u64::from(model.floor(*unit, false))).sum();
+        let scaled = |floor: u32| {
+            let part = u64::from(floor) * u64::from(shared);
+            if floors > u64::from(shared) { u32::try_from(part / floors).unwrap() } else { floor }
+        };
+        let of = |unit: &Unit| (u64::from(model.weight(*unit, false)), scaled(model.floor(*unit, false)));
+        let (own_weight, own_floor) = own.as_ref().map_or((1, 0), of);
+        let others = wants.iter().filter(|(unit, _)| **unit != own);
+        let others = others.filter_map(|(unit, wants)| unit.as_ref().map(|unit| (*wants, of(unit).0, of(unit).1)));
+        Self { keyless, own_weight, own_floor, others: others.collect() }
+    }
+
+    /// F at the level where the requester holds `own`: everybody else what it wants, but at most its part of that level
+    /// or its floor.
+    fn to(&self, own: u32) -> u32 {
+        let held = |(wants, weight, floor): &(u32, u64, u32)| {
+            let part = u32::try_from(u64::from(own) * weight / self.own_weight).unwrap();
+            (*wants).min(part.max(*floor))
+        };
+        self.keyless + own + self.others.iter().map(held).sum::<u32>()
     }
 }

@@ -1,18 +1,44 @@
-//! Waiting: who may, and who is next.
+//! Waiting: who may.
 
-use governor_engine::id::PoolId;
-use governor_engine::io::{Origin, Output, Reason};
-use governor_engine::time::Instant;
+use governor_engine::io::{Level, Origin, Output, Reason};
+use governor_engine::policy::Mode;
+use governor_engine::time::{Duration, Instant};
 
-use super::{Answer, Model, Parked, index};
+use super::{Model, Parked, Task, index, retry};
 
 impl Model {
-    pub(super) fn deadline_is_hopeless(&self, w: &Parked) -> bool {
-        let typical = self.pools[index(w.pool.0)].typical;
-        w.deadline.zip(typical).is_some_and(|(deadline, typical)| self.now.after(typical) > deadline)
+    /// A key's newest request goes first.
+    pub(super) fn newest_first(&self) -> bool {
+        self.level == Level::Overloaded && self.node.shed_mode == Mode::Enforce
     }
 
-    /// Why it may not wait: (reason, origin if it differs from the reason's own, status).
+    /// The client will be gone before it is served, even if it went now.
+    pub(super) fn deadline_is_hopeless(&self, w: &Parked) -> bool {
+        self.misses_deadline(w, Duration::ZERO)
+    }
+
+    fn misses_deadline(&self, w: &Parked, wait: Duration) -> bool {
+        let typical = self.pools[index(w.pool.0)].typical;
+        if typical.is_none() && !crate::history::part::is_compared("early") {
+            return false;
+        }
+        let service = typical.unwrap_or(Duration::ZERO);
+        w.deadline.is_some_and(|deadline| self.now.after(wait).after(service) > deadline)
+    }
+
+    /// Until the slot of the request that would wait: those of its key that are served before it, and itself, one slot
+    /// after another.
+    fn expected_wait(&self, w: &Parked) -> Duration {
+        let before = self.parked.iter().filter(|p| p.pool == w.pool && p.who.key == w.who.key).count();
+        let before = if w.who.key.is_none() || self.newest_first() { 0 } else { before };
+        let gap = retry::interval(&self.pools[index(w.pool.0)].ends, self.now).unwrap_or(Duration::ZERO);
+        if !crate::history::part::is_compared("early") {
+            return Duration::ZERO;
+        }
+        gap * u32::try_from(before + 1).unwrap()
+    }
+
+    /// Why it may not wait, and the origin if it differs from the reason's own.
     pub(super) fn may_not_wait(
         &self,
         w: &Parked,
@@ -20,16 +46,19 @@ impl Model {
         back: Option<Instant>,
     ) -> Option<(Reason, Option<Origin>)> {
         let pool = &self.pools[index(w.pool.0)];
-        if w.until <= self.now || back.is_some_and(|at| at > w.until) || self.deadline_is_hopeless(w) {
+        if w.child || w.until <= self.now || back.is_some_and(|at| at > w.until) {
             return Some((why, None));
         }
-        if w.lease.is_some() {
+        if self.misses_deadline(w, self.expected_wait(w)) {
+            return Some((why, None));
+        }
+        if matches!(w.task, Task::Move(_)) {
             return None;
         }
         let here = self.parked.iter().filter(|p| p.pool == w.pool);
-        let of_key = here.clone().filter(|p| p.key == w.key).count();
+        let of_key = here.clone().filter(|p| p.who.key == w.who.key).count();
         let room: u32 = pool.members.iter().filter(|m| Self::usable(m)).map(Self::ordinary_slots).sum();
-        if w.key.is_some() && of_key >= index(pool.policy.max_parked_per_key) {
+        if w.who.key.is_some() && of_key >= index(pool.policy.max_parked_per_key) {
             return Some((Reason::KeyQueueFull, None));
         }
         if here.count() >= index(room.max(pool.policy.max_parked_per_key)) {
@@ -46,36 +75,5 @@ impl Model {
         self.next_park += 1;
         self.out.push(Output::Parked { session: w.session, request: w.request });
         self.parked.push(w);
-    }
-
-    /// Grants while anybody who waits can go; pools in order of their index.
-    pub(super) fn serve_all(&mut self) {
-        for p in 0..self.pools.len() {
-            let id = PoolId(u32::try_from(p).unwrap());
-            loop {
-                let able = |w: &&Parked| w.pool == id && (self.bypass || matches!(self.judge(w), Answer::Go(_)));
-                let rank = |w: &&Parked| match w.lease {
-                    Some(_) => (0, 0, w.order),
-                    None => {
-                        let counted = self.counted_over(id, &w.candidates);
-                        (1, counted.iter().filter(|l| l.key == w.key).count(), w.order)
-                    }
-                };
-                let Some(next) = self.parked.iter().filter(able).min_by_key(rank).map(|w| w.order) else { break };
-                let at = self.parked.iter().position(|w| w.order == next).unwrap();
-                let w = self.parked.remove(at);
-                if self.bypass {
-                    let member = self.bypass_member(&w);
-                    self.grant(&w, member);
-                } else if self.deadline_is_hopeless(&w) {
-                    self.shed(&w, Reason::PoolExhausted, None, None);
-                } else if let Answer::Go(member) = self.judge(&w) {
-                    if !w.recorded {
-                        self.observe(&w);
-                    }
-                    self.grant(&w, member);
-                }
-            }
-        }
     }
 }

@@ -1,0 +1,142 @@
+//! The engine and the reference side by side, and what must hold after every step.
+
+use std::collections::BTreeMap;
+
+use governor_engine::Engine;
+use governor_engine::id::{RequestId, SessionId};
+use governor_engine::io::{Acquire, Input, Outcome, Output, Reason, Work};
+use governor_engine::policy::Policy;
+use governor_engine::time::{Duration, Instant};
+
+use super::{Step, part};
+use crate::model::Model;
+
+const EPOCH: u16 = 7;
+
+pub(super) struct Pair {
+    engine: Engine,
+    model: Model,
+    now: Instant,
+    /// Requests that wait for their one terminal answer.
+    unanswered: BTreeMap<(SessionId, RequestId), u32>,
+}
+
+impl Pair {
+    pub(super) fn new(policy: &Policy) -> Self {
+        Self {
+            engine: Engine::new(policy.clone(), EPOCH).expect("generated policies are sound"),
+            model: Model::new(policy.clone(), EPOCH),
+            now: Instant::ZERO,
+            unanswered: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.engine.poll_timeout()
+    }
+
+    pub(super) fn unanswered(&self) -> Vec<(SessionId, RequestId)> {
+        self.unanswered.keys().copied().collect()
+    }
+
+    /// Both take the step; the orders they agree on.
+    pub(super) fn step(&mut self, step: Step) -> Vec<Output> {
+        self.now = self.now.max(step.at);
+        if let Some(input) = &step.input {
+            self.expect_answer(input);
+        }
+        let expected = match step.input.clone() {
+            Some(input) => self.model.step(input, self.now),
+            None => self.model.timeout(self.now),
+        };
+        match step.input.clone() {
+            Some(input) => self.engine.handle_input(input, self.now),
+            None => self.engine.handle_timeout(self.now),
+        }
+        let outputs: Vec<Output> = std::iter::from_fn(|| self.engine.poll_output()).collect();
+        let (outputs, expected) = (part::outputs(outputs), part::outputs(expected));
+        assert_eq!(outputs, expected, "engine (left) and reference (right) disagree");
+        for output in &outputs {
+            self.check(output);
+        }
+        if let Some(input) = &step.input {
+            self.excuse_answer(input);
+        }
+        assert_eq!(self.engine.poll_timeout(), self.model.next_deadline(), "next deadline");
+        self.engine.check_invariants();
+        self.compare_counts();
+        outputs
+    }
+
+    /// Liveness: left alone, everything is answered and everything returns.
+    pub(super) fn drain(mut self) {
+        self.step(Step { at: self.now, input: Some(Input::Bypass { on: false }) });
+        while let Some(at) = self.engine.poll_timeout() {
+            self.step(Step { at, input: None });
+        }
+        assert!(self.unanswered.is_empty(), "never answered: {:?}", self.unanswered);
+        assert_eq!(self.engine.snapshot().node_counted, 0, "left over at the end");
+        assert!(self.engine.leases().is_empty());
+    }
+
+    fn compare_counts(&self) {
+        let snapshot = self.engine.snapshot();
+        assert_eq!(snapshot.node_counted, self.model.counted(), "counted on the node");
+        let mut pools: Vec<_> = snapshot.pools.iter().map(|p| (p.pool, p.in_flight, p.parked)).collect();
+        pools.sort_unstable();
+        assert_eq!(pools, self.model.pool_counts(), "in flight and parked by pool");
+    }
+
+    /// Notes what must be answered.
+    fn expect_answer(&mut self, input: &Input) {
+        if let Input::Acquire(Acquire { session, request, .. })
+        | Input::Move { session, request, .. }
+        | Input::Resume { session, request, .. } = input
+        {
+            *self.unanswered.entry((*session, *request)).or_insert(0) += 1;
+        }
+    }
+
+    /// Notes what no longer can be answered. Deadlines due before the input may still have answered it in this step.
+    fn excuse_answer(&mut self, input: &Input) {
+        if let Input::Cancel { session, request } = input {
+            self.unanswered.remove(&(*session, *request));
+        }
+        if let Input::ClientGone { session, work: Work::Request(request) } = input {
+            assert!(!self.unanswered.contains_key(&(*session, *request)), "a client that is gone was not answered");
+        }
+        if let Input::SessionLost { session } | Input::SessionGone { session } = input {
+            self.unanswered.retain(|(s, _), _| s != session);
+        }
+    }
+
+    fn check(&mut self, output: &Output) {
+        match output {
+            Output::Grant(grant) => self.answered(grant.session, grant.request),
+            Output::Shed { session, request, decision } => {
+                self.answered(*session, *request);
+                let n = decision.numbers;
+                assert_eq!(decision.outcome, Outcome::Shed);
+                assert!(decision.retry_after >= Duration::from_secs(1) && decision.retry_after.subsec_nanos() == 0);
+                if decision.reason == Reason::FairShare {
+                    assert!(n.capacity > 0, "{n:?}");
+                }
+            }
+            Output::Reject { session, request, .. } => self.answered(*session, *request),
+            Output::Registered { .. }
+            | Output::Parked { .. }
+            | Output::Revoke { .. }
+            | Output::ClientGone { .. }
+            | Output::TierAsk { .. }
+            | Output::WouldHave { .. } => {}
+        }
+    }
+
+    fn answered(&mut self, session: SessionId, request: RequestId) {
+        let left = self.unanswered.get_mut(&(session, request)).expect("answered once and only if asked");
+        *left -= 1;
+        if *left == 0 {
+            self.unanswered.remove(&(session, request));
+        }
+    }
+}

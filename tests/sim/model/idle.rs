@@ -1,0 +1,77 @@
+//! Leases whose holder is idle, and work whose client is gone.
+
+use governor_engine::id::{LeaseId, RequestId, SessionId};
+use governor_engine::io::{Output, RejectReason, RevokeReason, Work};
+
+use super::{Lease, Model, Parked, Task, index};
+
+impl Model {
+    pub(super) fn suspend(&mut self, session: SessionId, id: LeaseId) {
+        let moving = self.parked.iter().any(|w| w.task == Task::Move(id));
+        match self.leases.iter_mut().find(|l| l.id == id && l.session == session) {
+            None => self.say_revoke(session, id, RevokeReason::Unknown),
+            Some(lease) if !lease.suspended && !moving => {
+                lease.suspended = true;
+                let pool = lease.pool;
+                self.slot_is_back(pool);
+            }
+            Some(_) => {}
+        }
+    }
+
+    pub(super) fn resume(&mut self, session: SessionId, request: RequestId, id: LeaseId) {
+        if self.parked.iter().any(|w| (w.session, w.request) == (session, request)) {
+            return self.reject(session, request, RejectReason::DuplicateRequest);
+        }
+        let resuming = self.parked.iter().any(|w| w.task == Task::Resume(id));
+        let idle = |l: &&Lease| l.id == id && l.session == session && l.suspended && !resuming;
+        let Some(lease) = self.leases.iter().find(idle).cloned() else {
+            return self.reject(session, request, RejectReason::NoSuchLease);
+        };
+        self.open_session(session);
+        let w = Parked {
+            order: 0,
+            session,
+            request,
+            pool: lease.pool,
+            who: lease.who,
+            priority: lease.priority,
+            traffic: lease.traffic,
+            kind: lease.kind,
+            child: lease.child,
+            ends_with_client: lease.ends_with_client,
+            candidates: lease.candidates,
+            sticky: lease.member,
+            arrived: self.now,
+            until: self.now.after(self.pools[index(lease.pool.0)].policy.max_wait),
+            deadline: None,
+            task: Task::Resume(id),
+            recorded: false,
+        };
+        if self.bypass {
+            let member = self.bypass_member(&w);
+            return self.grant(&w, member);
+        }
+        self.admit(w);
+    }
+
+    pub(super) fn client_gone(&mut self, session: SessionId, work: Work) {
+        match work {
+            Work::Request(request) => {
+                if let Some(at) = self.parked.iter().position(|w| (w.session, w.request) == (session, request)) {
+                    self.parked.remove(at);
+                    self.reject(session, request, RejectReason::ClientGone);
+                }
+            }
+            Work::Lease(id) => {
+                let reclaimed = self.now.after(self.node.reclaim_grace);
+                let lease = self.leases.iter_mut().find(|l| l.id == id && l.session == session && !l.client_gone);
+                if let Some(lease) = lease {
+                    lease.client_gone = true;
+                    lease.reclaimed = lease.ends_with_client.then_some(reclaimed);
+                    self.out.push(Output::ClientGone { session, lease: id });
+                }
+            }
+        }
+    }
+}
