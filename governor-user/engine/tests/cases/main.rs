@@ -1,0 +1,9 @@
+//! Cases from the field, through the engine's surface only. A test that replays a whole case names its situation first.
+
+mod leases;
+mod limits;
+mod members;
+mod parking;
+mod reload;
+mod shares;
+mod world;

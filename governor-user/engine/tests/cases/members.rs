@@ -1,0 +1,73 @@
+//! Members that fail, cool, drain or keep a reserve.
+
+use governor_engine::id::MemberId;
+use governor_engine::io::{Acquire, Kind, MemberNews, Origin, Output, Reason};
+use governor_engine::snapshot::MemberState;
+use governor_engine::time::{Duration, Instant};
+
+use crate::world::{POOL, World, is_parked, member, policy, shed};
+
+#[test]
+fn a_member_that_fails_cools_briefly_and_one_stays_selectable() {
+    let mut policy = policy(&[4, 4, 4, 4, 4]);
+    policy.pools[0].exhausted_status = 529;
+    policy.pools[0].max_wait = Duration::ZERO;
+    let mut world = World::new(policy);
+    for failing in 0..5 {
+        world.report(failing, MemberNews::Overloaded);
+        world.report(failing, MemberNews::Overloaded);
+    }
+    // All fail: the one that is back first takes what there is, and beyond that the answer is about everybody.
+    assert_eq!(world.engine.capacity(POOL), Some(4));
+    assert!((0..4).all(|_| member(&world.ask(|_| {})) == 0));
+    assert_eq!(shed(&world.ask(|_| {})), (Reason::PoolExhausted, Origin::Pool, 529));
+    world.at(10_000);
+    assert_eq!(world.engine.capacity(POOL), Some(20));
+}
+
+#[test]
+fn success_of_running_streams_does_not_end_a_cool_down_and_up_does() {
+    let mut world = World::new(policy(&[4, 4]));
+    let running = world.held_for(1);
+    world.report(0, MemberNews::RateLimited { until: Some(Instant::ZERO.after(Duration::from_secs(120))) });
+    world.release(running);
+    world.at(119_999);
+    assert_eq!(member(&world.ask_for(1)), 1);
+    world.report(0, MemberNews::Up);
+    assert_eq!(member(&world.ask_for(1)), 0);
+}
+
+#[test]
+fn when_all_cool_after_429_a_near_reset_is_waited_for_and_a_far_one_is_told() {
+    let mut world = World::new(policy(&[4]));
+    let reset = |seconds| MemberNews::RateLimited { until: Some(Instant::ZERO.after(Duration::from_secs(seconds))) };
+    world.report(0, reset(20));
+    assert!(is_parked(&world.ask_for(1)));
+    world.report(0, reset(120));
+    let outputs = world.ask_for(2);
+    assert_eq!(shed(&outputs), (Reason::AllCooling, Origin::Upstream, 429));
+    let [Output::Shed { decision, .. }] = &outputs[..] else { panic!() };
+    assert_eq!(decision.retry_after, Duration::from_secs(120));
+}
+
+#[test]
+fn re_attached_work_may_use_the_reserve_of_its_own_member_only() {
+    let mut policy = policy(&[2, 2]);
+    policy.pools[0].members.iter_mut().for_each(|member| member.reserve = 1);
+    let mut world = World::new(policy);
+    world.held_for(1);
+    world.held_for(2);
+    let attach = |acquire: &mut Acquire| (acquire.kind, acquire.sticky) = (Kind::Reattach, Some(MemberId(1)));
+    assert_eq!(member(&world.ask(attach)), 1);
+    assert!(is_parked(&world.ask(attach)));
+    assert!(is_parked(&world.ask_for(3)), "the other member's reserve is not for ordinary work");
+}
+
+#[test]
+fn a_draining_member_shows_it_and_takes_nothing() {
+    let mut policy = policy(&[4, 4]);
+    policy.pools[0].members[0].draining = true;
+    let mut world = World::new(policy);
+    assert_eq!(member(&world.ask_for(1)), 1);
+    assert_eq!(world.engine.snapshot().pools[0].members[0].state, MemberState::Draining);
+}

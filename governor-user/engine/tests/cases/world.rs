@@ -1,0 +1,124 @@
+//! An engine, its clock, and what a test asks of them.
+
+use governor_engine::Engine;
+use governor_engine::id::{KeyId, LeaseId, MemberId, PoolId, RequestId, SessionId};
+use governor_engine::io::{Acquire, Input, Kind, MemberNews, Origin, Output, Reason};
+use governor_engine::policy::{FairShare, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
+use governor_engine::time::{Duration, Instant};
+
+pub(crate) const SESSION: SessionId = SessionId(1);
+pub(crate) const POOL: PoolId = PoolId(0);
+
+pub(crate) fn policy(slots: &[u32]) -> Policy {
+    let member =
+        |(n, slots): (usize, &u32)| MemberPolicy { name: format!("m{n}"), slots: *slots, reserve: 0, draining: false };
+    Policy {
+        node: NodePolicy { lease_ttl: Duration::from_secs(3600), ..NodePolicy::default() },
+        pools: vec![PoolPolicy {
+            name: "pool".to_owned(),
+            members: slots.iter().enumerate().map(member).collect(),
+            fair_share: FairShare::EqualSplit { threshold: 80 },
+            mode: Mode::Enforce,
+            min_guarantee: 2,
+            max_wait: Duration::from_secs(30),
+            max_parked_per_key: 16,
+            exhausted_status: 429,
+            rate_limited_cooldown: Duration::from_secs(30),
+            overloaded_cooldown: Duration::from_secs(10),
+            ..PoolPolicy::default()
+        }],
+        ..Policy::default()
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) engine: Engine,
+    pub(crate) now: Instant,
+    pub(crate) next: u32,
+}
+
+impl World {
+    pub(crate) fn new(policy: Policy) -> Self {
+        let engine = Engine::new(policy, 1).expect("the policy is sound");
+        Self { engine, now: Instant::ZERO, next: 0 }
+    }
+
+    pub(crate) fn put(&mut self, input: Input) -> Vec<Output> {
+        self.engine.handle_input(input, self.now);
+        self.outputs()
+    }
+
+    pub(crate) fn at(&mut self, millis: u64) -> Vec<Output> {
+        self.now = Instant::ZERO.after(Duration::from_millis(millis));
+        self.engine.handle_timeout(self.now);
+        self.outputs()
+    }
+
+    pub(crate) fn outputs(&mut self) -> Vec<Output> {
+        self.engine.check_invariants();
+        std::iter::from_fn(|| self.engine.poll_output()).collect()
+    }
+
+    pub(crate) fn ask(&mut self, change: impl FnOnce(&mut Acquire)) -> Vec<Output> {
+        self.next += 1;
+        let mut acquire = Acquire {
+            session: SESSION,
+            request: RequestId(self.next),
+            pool: POOL,
+            key: None,
+            candidates: vec![],
+            sticky: None,
+            max_wait: None,
+            deadline: None,
+            kind: Kind::Ordinary,
+            ..Acquire::default()
+        };
+        change(&mut acquire);
+        self.put(Input::Acquire(acquire))
+    }
+
+    pub(crate) fn ask_for(&mut self, key: u128) -> Vec<Output> {
+        self.ask(|acquire| acquire.key = Some(KeyId(key)))
+    }
+
+    pub(crate) fn held_for(&mut self, key: u128) -> LeaseId {
+        lease(&self.ask_for(key))
+    }
+
+    pub(crate) fn release(&mut self, lease: LeaseId) -> Vec<Output> {
+        self.put(Input::Release { session: SESSION, lease })
+    }
+
+    pub(crate) fn report(&mut self, member: u32, news: MemberNews) -> Vec<Output> {
+        self.put(Input::MemberReport { pool: POOL, member: MemberId(member), news })
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.engine.snapshot().pools[0].in_flight
+    }
+}
+
+pub(crate) fn lease(outputs: &[Output]) -> LeaseId {
+    match outputs {
+        [Output::Grant(grant)] => grant.lease.expect("counted work"),
+        other => panic!("not one grant: {other:?}"),
+    }
+}
+
+pub(crate) fn member(outputs: &[Output]) -> u32 {
+    match outputs {
+        [Output::Grant(grant)] => grant.member.expect("a member").0,
+        other => panic!("not one grant: {other:?}"),
+    }
+}
+
+pub(crate) fn is_parked(outputs: &[Output]) -> bool {
+    matches!(outputs, [Output::Parked { .. }])
+}
+
+pub(crate) fn shed(outputs: &[Output]) -> (Reason, Origin, u16) {
+    match outputs {
+        [Output::Shed { decision, .. }] => (decision.reason, decision.origin, decision.status),
+        other => panic!("not one refusal: {other:?}"),
+    }
+}
