@@ -13,18 +13,19 @@ pub(crate) fn expect(sk: Sock, direction: Direction) -> Result<(), Error> {
     if !offsets::has_cgroups() || maps::marker(sk).is_some() {
         return Ok(());
     }
-    maps::put_marker(sk, fresh(sk, direction)).map(drop)
+    maps::put_marker(sk, fresh(sk, direction, 0)).map(drop)
 }
 
-/// Counts a connection unless it is counted.
+/// Counts a connection unless it is counted. `entered_ns` is when it entered an accept queue, 0 if it did not or that was
+/// not seen.
 #[inline(always)]
-pub(crate) fn open(sk: Sock, direction: Direction) -> Result<(), Error> {
+pub(crate) fn open(sk: Sock, direction: Direction, entered_ns: u64) -> Result<(), Error> {
     if !offsets::has_cgroups() {
         return Ok(());
     }
     let marker = match maps::marker(sk) {
         Some(marker) => marker,
-        None => maps::put_marker(sk, fresh(sk, direction))?,
+        None => maps::put_marker(sk, fresh(sk, direction, entered_ns))?,
     };
     if marker.counted.load() != 0 {
         return Ok(());
@@ -57,6 +58,6 @@ fn is_inbound(marker: &MarkerCell) -> bool {
 }
 
 #[inline(always)]
-fn fresh(sk: Sock, direction: Direction) -> Marker {
-    Marker { cgroup: sk.cgroup(), enqueued_ns: 0, listener: 0, counted: 0, direction: direction.to_raw(), stage: 0 }
+fn fresh(sk: Sock, direction: Direction, enqueued_ns: u64) -> Marker {
+    Marker { cgroup: sk.cgroup(), enqueued_ns, listener: 0, counted: 0, direction: direction.to_raw(), stage: 0 }
 }

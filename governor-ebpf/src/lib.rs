@@ -3,4 +3,5 @@
 //! The programs themselves are the binary of this package; their entry points are in `main.rs`.
 #![cfg_attr(target_arch = "bpf", no_std)]
 
+pub mod packet;
 pub mod transition;

@@ -3,7 +3,7 @@
 use crate::cells::ListenerCell;
 use crate::error::{self, Error};
 use crate::sock::Sock;
-use crate::{emit, maps};
+use crate::{emit, maps, offsets, queue};
 use governor_common::abi::{EventKind, ListenerState};
 
 /// Attempts to raise the peak. Each failed one means that another CPU raised it, so the next compares with more.
@@ -42,11 +42,14 @@ pub(crate) fn find(sk: Sock, cookie: u64) -> Result<&'static ListenerCell, Error
     }
 }
 
-/// Brings depth, peak and backlog up to date.
+/// Brings depth, head, peak and backlog up to date.
 #[inline(always)]
 pub(crate) fn refresh(sk: Sock, cookie: u64, listener: &ListenerCell) -> Result<(), Error> {
     let depth = sk.depth();
     listener.depth.store(depth);
+    if offsets::has_queue() {
+        listener.head_ns.store(queue::head_ns(sk));
+    }
     raise_peak(listener, u64::from(depth))?;
     notice_relisten(sk, cookie, listener)
 }
@@ -79,14 +82,19 @@ fn notice_relisten(sk: Sock, cookie: u64, listener: &ListenerCell) -> Result<(),
 }
 
 /// Marks the entry closed and reports it; false if it is not there or closed already. The daemon removes it (see
-/// [`ListenerState::closed_ns`]).
+/// [`ListenerState::closed_ns`]). What is still queued is reset next, unless the kernel hands it on.
 #[inline(always)]
-pub(crate) fn close(cookie: u64, now_ns: u64) -> Result<bool, Error> {
+pub(crate) fn close(sk: Sock, now_ns: u64) -> Result<bool, Error> {
+    let cookie = sk.cookie();
     let Some(listener) = maps::listener(cookie) else {
         return Ok(false);
     };
     if listener.closed_ns.load() != 0 {
         return Ok(false);
+    }
+    listener.depth.store(sk.depth());
+    if !sk.hands_its_queue_on() {
+        listener.lost.store(u64::from(sk.depth()));
     }
     listener.closed_ns.store(now_ns);
     emit::listener(EventKind::Closed, cookie, 0, &listener.snapshot()).map(|()| true)

@@ -12,18 +12,23 @@
 mod atomic;
 mod cells;
 mod connection;
+mod discard;
 mod emit;
 mod error;
+mod ingress;
 mod listener;
 mod maps;
 mod offsets;
+mod overflow;
+mod queue;
+mod queue_scan;
 mod scan;
 mod sk_data_ready;
 mod sock;
 mod state_change;
 
-use aya_ebpf::macros::btf_tracepoint;
-use aya_ebpf::programs::BtfTracePointContext;
+use aya_ebpf::macros::{btf_tracepoint, cgroup_skb};
+use aya_ebpf::programs::{BtfTracePointContext, SkBuffContext};
 use core::ffi::c_void;
 
 /// Every change of a socket's state: listeners and connections that open and close.
@@ -52,6 +57,35 @@ pub(crate) fn sk_data_ready(ctx: BtfTracePointContext) -> i32 {
 pub(crate) fn sk_data_ready_twin(ctx: BtfTracePointContext) -> i32 {
     error::count(sk_data_ready::handle_missed(&ctx));
     0
+}
+
+/// A packet is dropped. For a listener that can mean: the last packet of a handshake was refused.
+#[btf_tracepoint(function = "kfree_skb")]
+pub(crate) fn kfree_skb(ctx: BtfTracePointContext) -> i32 {
+    error::count(discard::handle(&ctx));
+    0
+}
+
+/// The twin of [`kfree_skb`]; attached after it, so that the kernel calls it second.
+#[btf_tracepoint(function = "kfree_skb")]
+pub(crate) fn kfree_skb_twin(ctx: BtfTracePointContext) -> i32 {
+    error::count(discard::handle_missed(&ctx));
+    0
+}
+
+/// A socket is about to receive a packet. For a listener that can mean: a SYN will be refused. It always passes. Attached
+/// now and then only, and without a twin: the kernel runs it again within itself, unlike tracing programs.
+#[cgroup_skb(ingress)]
+pub(crate) fn syn_ingress(ctx: SkBuffContext) -> i32 {
+    error::count(ingress::handle(&ctx));
+    1
+}
+
+/// Visits the listeners of a network namespace and writes one record for each accept queue that is not empty.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/tcp")]
+pub(crate) extern "C" fn scan_queues(ctx: *mut c_void) -> i32 {
+    queue_scan::handle(ctx.cast())
 }
 
 /// Visits every TCP socket of a network namespace: marks what is not counted yet and writes one record each.

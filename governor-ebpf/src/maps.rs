@@ -32,6 +32,10 @@ static STATS: Array<GlobalStats, 1> = Array::new();
 #[btf_map]
 static WORDS: PerCpuArray<u64, 1> = PerCpuArray::new();
 
+/// The packet whose refusal was counted last on this CPU, until the twin has read it.
+#[btf_map]
+static DISCARD_WORDS: PerCpuArray<u64, 1> = PerCpuArray::new();
+
 #[btf_map]
 pub(crate) static EVENTS: RingBuf<Event, EVENT_BYTES> = RingBuf::new();
 
@@ -97,6 +101,22 @@ pub(crate) fn leave_word(cookie: u64) {
 pub(crate) fn take_word() -> u64 {
     // SAFETY: as in `leave_word`.
     WORDS.get_ptr_mut(0).map_or(0, |word| unsafe { word.replace(0) })
+}
+
+/// Says on this CPU that the refusal of a packet is counted.
+#[inline(always)]
+pub(crate) fn leave_discard_word(packet: u64) {
+    if let Some(word) = DISCARD_WORDS.get_ptr_mut(0) {
+        // SAFETY: this CPU's own value, and nothing else runs here that uses it: see `discard`.
+        unsafe { word.write(packet) };
+    }
+}
+
+/// What was said on this CPU, once; 0 if nothing was.
+#[inline(always)]
+pub(crate) fn take_discard_word() -> u64 {
+    // SAFETY: as in `leave_discard_word`.
+    DISCARD_WORDS.get_ptr_mut(0).map_or(0, |word| unsafe { word.replace(0) })
 }
 
 /// The counters of a cgroup.

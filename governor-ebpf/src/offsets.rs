@@ -20,6 +20,18 @@ static OFFSETS: Offsets = Offsets {
     net_inode: 0,
     has_cgroups: 0,
     has_ipv6: 0,
+    has_queue: 0,
+    queue_head: 0,
+    queue_half_open: 0,
+    request_child: 0,
+    request_next: 0,
+    has_migration: 0,
+    net_migrate: 0,
+    sock_group: 0,
+    group_members: 0,
+    net_cookies: 0,
+    reason_overflow: 0,
+    reason_no_socket: 0,
 };
 
 /// Reads one offset. Volatile, or the compiler would take the zeros above for the values; the verifier still sees
@@ -48,4 +60,16 @@ pub(crate) fn has_cgroups() -> bool {
 #[inline(always)]
 pub(crate) fn has_ipv6() -> bool {
     offset!(has_ipv6) != 0
+}
+
+/// Whether accept queues can be walked over here.
+#[inline(always)]
+pub(crate) fn has_queue() -> bool {
+    offset!(has_queue) != 0
+}
+
+/// Whether a closing listener's queue can move to another listener here.
+#[inline(always)]
+pub(crate) fn has_migration() -> bool {
+    offset!(has_migration) != 0
 }

@@ -14,9 +14,6 @@ use core::ffi::c_void;
 use governor_common::abi::{Direction, ListenPort, ScanRecord};
 use governor_ebpf::transition::{is_open, state};
 
-#[expect(clippy::cast_possible_truncation, reason = "a record has 32 bytes")]
-const RECORD_BYTES: u32 = size_of::<ScanRecord>() as u32;
-
 /// `struct bpf_iter__tcp`: every field is a 64-bit slot that the verifier knows by its offset.
 #[repr(C)]
 pub(crate) struct Context {
@@ -30,31 +27,48 @@ struct Meta {
     seq: *mut seq_file,
 }
 
+impl Context {
+    /// Whether the iteration is over: the program runs once more then, for no socket.
+    #[inline(always)]
+    pub(crate) fn is_end(&self) -> bool {
+        self.sk_common.is_null()
+    }
+}
+
 #[inline(always)]
 pub(crate) fn handle(ctx: *const Context) -> Result<(), Error> {
     // SAFETY: the context of an iterator program.
-    let Context { meta, sk_common } = unsafe { ctx.read() };
-    if sk_common.is_null() {
-        // The end of the iteration.
+    let context = unsafe { ctx.read() };
+    if context.is_end() {
         return Ok(());
     }
-    // Null for requests and TIME_WAIT, which are not full sockets and have no storage.
-    // SAFETY: the helper takes any socket.
-    let full = unsafe { bpf_skc_to_tcp_sock(sk_common) };
-    if full.is_null() {
-        return Ok(());
-    }
-    // SAFETY: just checked.
-    let sk = unsafe { Sock::new(full.cast_const().cast()) };
+    let Some(sk) = full_socket(&context) else { return Ok(()) };
     let record = match sk.state() {
         state::LISTEN => visit_listener(sk),
         open if is_open(open) => visit_connection(sk),
         _ => return Ok(()),
     };
-    // When the record does not fit, the kernel notices, drops it and comes back to this socket.
-    // SAFETY: `meta` is the context's, and the record is on the stack for the length of the call.
-    let _retried = unsafe { bpf_seq_write((*meta).seq, (&raw const record).cast(), RECORD_BYTES) };
+    write_record(&context, &record);
     Ok(())
+}
+
+/// The socket visited; `None` for requests and TIME_WAIT, which are not full sockets and have no storage. The verifier
+/// knows it as a `struct tcp_sock`.
+#[inline(always)]
+pub(crate) fn full_socket(context: &Context) -> Option<Sock> {
+    // SAFETY: the helper takes any socket.
+    let full = unsafe { bpf_skc_to_tcp_sock(context.sk_common) };
+    // SAFETY: just checked.
+    if full.is_null() { None } else { Some(unsafe { Sock::new(full.cast_const().cast()) }) }
+}
+
+/// Writes one record. When it does not fit, the kernel notices, drops it and comes back to this socket.
+#[inline(always)]
+pub(crate) fn write_record<R: Copy>(context: &Context, record: &R) {
+    #[expect(clippy::cast_possible_truncation, reason = "a record has some tens of bytes")]
+    let bytes = size_of::<R>() as u32;
+    // SAFETY: `meta` is the context's, and the record is alive for the length of the call.
+    let _retried = unsafe { bpf_seq_write((*context.meta).seq, (&raw const *record).cast(), bytes) };
 }
 
 #[inline(always)]
@@ -76,7 +90,7 @@ fn visit_listener(sk: Sock) -> ScanRecord {
 fn visit_connection(sk: Sock) -> ScanRecord {
     if offsets::has_cgroups() && maps::marker(sk).is_none() {
         let inbound = maps::is_listen_port(listen_port(sk));
-        let counted = connection::open(sk, if inbound { Direction::Inbound } else { Direction::Outbound });
+        let counted = connection::open(sk, if inbound { Direction::Inbound } else { Direction::Outbound }, 0);
         if counted.is_ok() {
             maps::count(|stats| &stats.seeded);
         }

@@ -69,8 +69,39 @@ impl Sock {
     /// Inode number of the socket's network namespace.
     #[inline(always)]
     pub(crate) fn netns(self) -> u32 {
-        let net = Self(self.read(offset!(sock_net)));
-        net.read(offset!(net_inode))
+        self.net().read(offset!(net_inode))
+    }
+
+    /// Half-open connections of a listener that the verifier knows as a `struct tcp_sock`.
+    #[inline(always)]
+    pub(crate) fn half_open(self) -> u32 {
+        self.read(offset!(queue_half_open))
+    }
+
+    /// Whether the namespace answers a SYN by a cookie when there are too many half-open connections.
+    #[inline(always)]
+    pub(crate) fn sends_cookies(self) -> bool {
+        self.net().read::<u8>(offset!(net_cookies)) != 0
+    }
+
+    /// Whether the queue of this listener, which has just left its group, moves to another one.
+    #[inline(always)]
+    pub(crate) fn hands_its_queue_on(self) -> bool {
+        offsets::has_migration()
+            && self.net().read::<u8>(offset!(net_migrate)) != 0
+            && self.pointer(offset!(sock_group)).is_some_and(|group| group.read::<u16>(offset!(group_members)) != 0)
+    }
+
+    /// What a field points to, unless it is null.
+    #[inline(always)]
+    pub(crate) fn pointer(self, offset: usize) -> Option<Self> {
+        let target = self.read::<*const u8>(offset);
+        if target.is_null() { None } else { Some(Self(target)) }
+    }
+
+    #[inline(always)]
+    fn net(self) -> Self {
+        Self(self.read(offset!(sock_net)))
     }
 
     /// Local address in network order.

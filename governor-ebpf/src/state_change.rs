@@ -29,13 +29,15 @@ pub(crate) fn handle(ctx: &BtfTracePointContext) -> Result<(), Error> {
             Ok(())
         }
         Change::ListenerClosed => {
-            if listener::close(sk.cookie(), now())? {
+            if listener::close(sk, now())? {
                 debug!(ctx, "port {} stops listening", sk.port());
             }
             Ok(())
         }
         Change::OutboundMet => connection::expect(sk, Direction::Outbound),
-        Change::Opened(direction) => connection::open(sk, direction),
+        // A child is in the accept queue by now, since a few instructions.
+        Change::Opened(Direction::Inbound) => connection::open(sk, Direction::Inbound, now()),
+        Change::Opened(Direction::Outbound) => connection::open(sk, Direction::Outbound, 0),
         Change::Closed => {
             connection::close(sk);
             Ok(())

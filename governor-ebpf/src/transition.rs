@@ -70,6 +70,13 @@ pub const fn is_open(socket_state: i32) -> bool {
         && socket_state < state::NEW_SYN_RECV
 }
 
+/// Whether a connection in an accept queue still has its client: a Fast Open one waits before it is established.
+#[inline(always)]
+#[must_use]
+pub const fn is_waiting(socket_state: i32) -> bool {
+    matches!(socket_state, state::ESTABLISHED | state::SYN_RECV)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

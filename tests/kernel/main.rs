@@ -7,6 +7,7 @@ mod connections;
 mod counters;
 mod listeners;
 mod namespaces;
+mod overflow;
 mod report;
 mod scale;
 mod styles;

@@ -5,6 +5,8 @@ pub mod cgroup;
 pub mod daemon;
 pub mod netns;
 pub mod nstat;
+#[expect(unsafe_code, reason = "socket options that no crate wraps")]
+pub mod options;
 pub mod peer;
 pub mod random;
 mod skip;

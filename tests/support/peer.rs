@@ -60,6 +60,33 @@ impl Peer {
             .map(|port| port.try_into().expect("the peer answers with a port"))
     }
 
+    /// As [`Self::listen`], with connections taken into the queue when their first data comes.
+    pub fn listen_deferred(&mut self, address: &str, backlog: u32) -> u16 {
+        let port = self.order(&format!("listen-deferred {address} {backlog}"));
+        port.try_into().expect("the peer answers with a port")
+    }
+
+    /// As [`Self::listen`], with Fast Open for `most` connections at a time.
+    pub fn listen_fast(&mut self, address: &str, backlog: u32, most: u32) -> u16 {
+        let port = self.order(&format!("listen-fast {address} {backlog} {most}"));
+        port.try_into().expect("the peer answers with a port")
+    }
+
+    /// Opens `count` connections with one byte in the SYN each.
+    pub fn connect_fast(&mut self, address: &str, port: u16, count: u32) {
+        assert_eq!(self.order(&format!("connect-fast {address} {port} {count}")), count);
+    }
+
+    /// Sends one byte on each of `count` connections from the `first` on, in the order they were made.
+    pub fn say(&mut self, first: u32, count: u32) {
+        assert_eq!(self.order(&format!("say {first} {count}")), count);
+    }
+
+    /// Calls `listen()` again.
+    pub fn relisten(&mut self, port: u16, backlog: u32) {
+        self.order(&format!("relisten {port} {backlog}"));
+    }
+
     /// Listens with `count` sockets of one SO_REUSEPORT group; their port. They accept nothing.
     pub fn listen_group(&mut self, address: &str, backlog: u32, count: u32) -> u16 {
         self.order(&format!("group {address} {backlog} {count}")).try_into().expect("the peer answers with a port")

@@ -20,6 +20,8 @@ use std::{
     time::Duration,
 };
 
+use support::options;
+
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 #[derive(Default)]
@@ -56,6 +58,42 @@ impl Sockets {
             ["listen-mptcp", address, backlog] => {
                 let address = address.parse()?;
                 self.listen_on(socket_of(address, ipproto::MPTCP)?, address, backlog.parse()?)
+            }
+            ["listen-deferred", address, backlog] => {
+                let address = address.parse()?;
+                let socket = socket(address)?;
+                options::defer_accept(&socket)?;
+                self.listen_on(socket, address, backlog.parse()?)
+            }
+            ["listen-fast", address, backlog, most] => {
+                let address = address.parse()?;
+                let socket = socket(address)?;
+                options::fast_open(&socket, most.parse()?)?;
+                self.listen_on(socket, address, backlog.parse()?)
+            }
+            ["connect-fast", address, port, count] => {
+                let target = SocketAddr::new(address.parse()?, port.parse()?);
+                for _ in 0..count.parse::<usize>()? {
+                    let socket = socket(target.ip())?;
+                    options::fast_open_connect(&socket)?;
+                    connect(&socket, &target)?;
+                    // This is what sends the SYN.
+                    rustix::io::write(&socket, b"x")?;
+                    self.connections.push(socket);
+                }
+                Ok(count.parse()?)
+            }
+            ["say", first, count] => {
+                let (first, count) = (first.parse::<usize>()?, count.parse::<usize>()?);
+                let speakers = self.connections.get(first..first + count).ok_or("no such connections")?;
+                for connection in speakers {
+                    rustix::io::write(connection, b"x")?;
+                }
+                Ok(count)
+            }
+            ["relisten", port, backlog] => {
+                listen(self.listeners.get(&port.parse()?).ok_or("no such listener")?, backlog.parse()?)?;
+                Ok(0)
             }
             ["group", address, backlog, count] => self.group(address.parse()?, backlog.parse()?, count.parse()?),
             ["accept-by", style, port, count] => {

@@ -17,7 +17,7 @@ pub use control::Control;
 pub use event::{Event, EventKind};
 pub use listener::{AF_INET, AF_INET6, ListenerState, MAX_LISTENERS};
 pub use offsets::Offsets;
-pub use scan::{ListenPort, MAX_LISTEN_PORTS, ScanRecord, TCP_LISTEN};
+pub use scan::{ListenPort, MAX_LISTEN_PORTS, QUEUE_WALK, QueueRecord, ScanRecord, TCP_LISTEN};
 pub use sojourn::{BUCKETS, Longest, Sojourn, bucket_of, upper_bound_ns, upper_bound_seconds};
 pub use stats::GlobalStats;
 

@@ -37,6 +37,30 @@ pub struct Offsets {
     pub has_cgroups: u32,
     /// Not 0: sockets have an IPv6 address.
     pub has_ipv6: u32,
+    /// Not 0: the accept queue can be walked over; the next four are valid.
+    pub has_queue: u32,
+    /// `inet_connection_sock.icsk_accept_queue.rskq_accept_head`, pointer to the first `request_sock`.
+    pub queue_head: u32,
+    /// `inet_connection_sock.icsk_accept_queue.qlen`, u32, the half-open connections.
+    pub queue_half_open: u32,
+    /// `request_sock.sk`, pointer to the connection that the request became.
+    pub request_child: u32,
+    /// `request_sock.dl_next`, pointer to the next request.
+    pub request_next: u32,
+    /// Not 0: connections of a closing listener can move to another of its group; the next three are valid.
+    pub has_migration: u32,
+    /// `net.ipv4.sysctl_tcp_migrate_req`, u8.
+    pub net_migrate: u32,
+    /// `sock.sk_reuseport_cb`, pointer to `sock_reuseport`; null for a socket in no group.
+    pub sock_group: u32,
+    /// `sock_reuseport.num_socks`, u16, the members that listen.
+    pub group_members: u32,
+    /// `net.ipv4.sysctl_tcp_syncookies`, u8 or the low byte of an int.
+    pub net_cookies: u32,
+    /// `SKB_DROP_REASON_TCP_LISTEN_OVERFLOW` of this kernel.
+    pub reason_overflow: u32,
+    /// `SKB_DROP_REASON_NO_SOCKET` of this kernel.
+    pub reason_no_socket: u32,
 }
 
-super::plain!(Offsets, 60);
+super::plain!(Offsets, 108);

@@ -25,6 +25,28 @@ pub struct ScanRecord {
     pub backlog: u32,
 }
 
+/// Connections of one accept queue that a scan looks at, from the oldest on.
+pub const QUEUE_WALK: u32 = 512;
+
+/// One accept queue that is not empty, as a scan of the queues found it under the listener's lock.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct QueueRecord {
+    /// The listener's socket cookie.
+    pub cookie: u64,
+    /// `CLOCK_MONOTONIC` nanoseconds when the oldest connection whose arrival was seen entered the queue; 0 when that
+    /// was seen of none.
+    pub oldest_ns: u64,
+    /// Connections in the queue.
+    pub depth: u32,
+    /// Connections looked at: all, or [`QUEUE_WALK`].
+    pub walked: u32,
+    /// Of those, connections that their client has closed or reset.
+    pub abandoned: u32,
+    /// Of those, connections whose arrival was not seen.
+    pub unstamped: u32,
+}
+
 /// Key of the set of listening ports. A scan sees a namespace's listeners before its connections, and takes a
 /// connection whose local port is in the set for inbound.
 #[repr(C)]
@@ -37,6 +59,7 @@ pub struct ListenPort {
 }
 
 super::plain!(ScanRecord, 32);
+super::plain!(QueueRecord, 32);
 super::plain!(ListenPort, 8);
 
 #[cfg(test)]

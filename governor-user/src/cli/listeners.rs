@@ -128,6 +128,7 @@ mod tests {
             enqueued_total: Some(1_204_551),
             accepted_total: Some(1_204_551),
             overflows_total: Some(0),
+            overflows_since_seconds: None,
             overflow_syn_total: None,
             overflow_ack_total: None,
             lost_total: None,

@@ -52,6 +52,7 @@ mod tests {
             cgroup: None,
             protocol: Protocol::Tcp,
             abandoned: None,
+            oldest_ns: None,
         }
     }
 

@@ -6,10 +6,12 @@
 //! tick late under load, but never too many, and the total never runs backwards. A listener older than the programs
 //! counts from first sight, with what was in its queue then.
 
+use super::refusals::{Refusals, Watched};
 use super::view::{Family, ListenerView, Protocol, Tier};
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr},
+    time::Duration,
 };
 
 /// Complete tables a listener may be missing from before its totals are forgotten: a table longer than one answer can
@@ -38,6 +40,9 @@ pub(crate) struct Row {
     pub(crate) protocol: Protocol,
     /// Queued connections whose client is gone.
     pub(crate) abandoned: Option<u32>,
+    /// `CLOCK_MONOTONIC` nanoseconds when the connection that has waited longest came; `None` when nothing waits or it
+    /// is not known.
+    pub(crate) oldest_ns: Option<u64>,
 }
 
 /// What BPF counted for one listener.
@@ -49,6 +54,10 @@ pub(crate) struct Counted {
     pub(crate) enqueued: u64,
     /// Deepest seen at an enqueue.
     pub(crate) depth_peak: u32,
+    /// `CLOCK_MONOTONIC` nanoseconds of `listen()`, if that was seen.
+    pub(crate) opened_ns: Option<u64>,
+    /// Packets refused because the queue was full.
+    pub(crate) refused: Watched,
 }
 
 /// Whether a listener already existed when its namespace was first looked at.
@@ -73,6 +82,7 @@ struct Track {
     enqueued: u64,
     peak: u32,
     accepted: u64,
+    refusals: Refusals,
     missing: u8,
 }
 
@@ -83,8 +93,9 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Takes in one namespace's complete table. `counted` answers what BPF counted for a cookie, read before the table.
-    pub(crate) fn absorb(&mut self, netns: u64, rows: Vec<Row>, counted: impl Fn(u64) -> Option<Counted>) {
+    /// Takes in one namespace's complete table, read at `now_ns`. `counted` answers what BPF counted for a cookie, read
+    /// before the table.
+    pub(crate) fn absorb(&mut self, netns: u64, rows: Vec<Row>, now_ns: u64, counted: impl Fn(u64) -> Option<Counted>) {
         let sight = if self.namespaces.contains_key(&netns) { Sight::Newborn } else { Sight::Older };
         let tracks = self.namespaces.entry(netns).or_default();
         for track in tracks.values_mut() {
@@ -95,7 +106,7 @@ impl Ledger {
                 Id::Cookie(cookie) => counted(cookie),
                 Id::Inode(_) => None,
             };
-            tracks.entry(row.id).or_insert_with(|| Track::new(&row, sight)).update(row, now);
+            tracks.entry(row.id).or_insert_with(|| Track::new(&row, sight, now)).update(row, now_ns, now);
         }
         tracks.retain(|_, track| track.missing < MISSES);
     }
@@ -112,6 +123,11 @@ impl Ledger {
         self.namespaces.retain(|netns, _| keep(*netns));
     }
 
+    /// Depth and backlog of every queue whose backlog is known.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.present().filter_map(|(_, track)| Some((track.row.depth, track.row.backlog?)))
+    }
+
     /// Inode numbers of the listeners' descriptors.
     pub(crate) fn inodes(&self) -> impl Iterator<Item = u64> {
         self.present().map(|(_, track)| track.row.inode).filter(|inode| *inode != 0)
@@ -126,10 +142,12 @@ impl Ledger {
     pub(crate) fn views(
         &self,
         tier: Tier,
+        now_ns: u64,
         owner: impl Fn(u64) -> Option<String>,
         pids: impl Fn(u64) -> Vec<u32>,
     ) -> Vec<ListenerView> {
-        let mut views: Vec<_> = self.present().map(|(netns, track)| track.view(netns, tier, &owner, &pids)).collect();
+        let view = |(netns, track): (u64, &Track)| track.view(netns, tier, now_ns, &owner, &pids);
+        let mut views: Vec<_> = self.present().map(view).collect();
         views.sort_by_key(|view| (view.netns, view.port, view.address, view.cookie));
         views
     }
@@ -143,7 +161,7 @@ impl Ledger {
 }
 
 impl Track {
-    fn new(row: &Row, sight: Sight) -> Self {
+    fn new(row: &Row, sight: Sight, counted: Option<Counted>) -> Self {
         let drops_seen = match sight {
             Sight::Older => row.drops,
             Sight::Newborn => row.drops.map(|_| 0),
@@ -158,15 +176,20 @@ impl Track {
             enqueued: 0,
             peak: 0,
             accepted: 0,
+            refusals: Refusals::new(counted.and_then(|counted| counted.opened_ns)),
             missing: 0,
         }
     }
 
-    fn update(&mut self, row: Row, counted: Option<Counted>) {
+    fn update(&mut self, row: Row, now_ns: u64, counted: Option<Counted>) {
+        let mut dropped = None;
         if let (Some(now), Some(before), Some(total)) = (row.drops, self.drops_seen, self.drops_total) {
-            self.drops_total = Some(total + u64::from(now.wrapping_sub(before)));
+            let rise = u64::from(now.wrapping_sub(before));
+            self.drops_total = Some(total + rise);
             self.drops_seen = Some(now);
+            dropped = Some(rise);
         }
+        self.refusals.update(now_ns, dropped, counted.map(|counted| counted.refused));
         self.counted = counted.is_some();
         if let Some(now) = counted {
             let depth = i64::from(row.depth);
@@ -188,6 +211,7 @@ impl Track {
         &self,
         netns: u64,
         tier: Tier,
+        now_ns: u64,
         owner: impl Fn(u64) -> Option<String>,
         pids: impl Fn(u64) -> Vec<u32>,
     ) -> ListenerView {
@@ -208,12 +232,12 @@ impl Track {
             depth_peak: self.counted.then_some(self.peak),
             enqueued_total: self.counted.then_some(self.enqueued),
             accepted_total: self.counted.then_some(self.accepted),
-            // Every overflow is also a drop, so no drop proves no overflow; a drop proves nothing.
-            overflows_total: self.drops_total.filter(|total| *total == 0),
-            overflow_syn_total: None,
-            overflow_ack_total: None,
+            overflows_total: self.refusals.total(),
+            overflows_since_seconds: self.refusals.exact_since().map(|since| seconds_between(since, now_ns)),
+            overflow_syn_total: self.refusals.syn(),
+            overflow_ack_total: self.refusals.ack(),
             lost_total: None,
-            oldest_queued_seconds: None,
+            oldest_queued_seconds: self.row.oldest_ns.map(|oldest| seconds_between(oldest, now_ns)),
             sojourn: None,
             drops_total: self.drops_total,
             owner_cgroup: self.row.cgroup.and_then(owner),
@@ -221,6 +245,11 @@ impl Track {
             tier,
         }
     }
+}
+
+/// 0 where the later time is the earlier one: the two were read on different processors.
+fn seconds_between(earlier_ns: u64, later_ns: u64) -> f64 {
+    Duration::from_nanos(later_ns.saturating_sub(earlier_ns)).as_secs_f64()
 }
 
 /// An IPv4-mapped listener accepts IPv4 only and is shown as what it is.
@@ -236,6 +265,7 @@ mod tests {
     use super::*;
 
     const NETNS: u64 = 4_026_531_840;
+    const NOW: u64 = 5_000_000_000;
 
     fn row(cookie: u64, depth: u32) -> Row {
         Row {
@@ -249,19 +279,20 @@ mod tests {
             cgroup: Some(25),
             protocol: Protocol::Tcp,
             abandoned: None,
+            oldest_ns: None,
         }
     }
 
     fn enqueued(enqueued: u64, depth_peak: u32) -> impl Fn(u64) -> Option<Counted> {
-        move |_| Some(Counted { from_the_first: true, enqueued, depth_peak })
+        move |_| Some(Counted { from_the_first: true, enqueued, depth_peak, ..Counted::default() })
     }
 
     fn enqueued_late(enqueued: u64, depth_peak: u32) -> impl Fn(u64) -> Option<Counted> {
-        move |_| Some(Counted { from_the_first: false, enqueued, depth_peak })
+        move |_| Some(Counted { enqueued, depth_peak, ..Counted::default() })
     }
 
     fn only(ledger: &Ledger) -> ListenerView {
-        let mut views = ledger.views(Tier::Tracepoint, |_| Some("/g".into()), |_| vec![7]);
+        let mut views = ledger.views(Tier::Tracepoint, NOW, |_| Some("/g".into()), |_| vec![7]);
         assert_eq!(views.len(), 1);
         views.remove(0)
     }
@@ -269,8 +300,8 @@ mod tests {
     #[test]
     fn what_left_an_open_queue_was_accepted() {
         let mut ledger = Ledger::default();
-        ledger.absorb(NETNS, vec![row(1, 0)], enqueued(0, 0));
-        ledger.absorb(NETNS, vec![row(1, 5)], enqueued(8, 5));
+        ledger.absorb(NETNS, vec![row(1, 0)], NOW, enqueued(0, 0));
+        ledger.absorb(NETNS, vec![row(1, 5)], NOW, enqueued(8, 5));
         let view = only(&ledger);
         assert_eq!((view.enqueued_total, view.accepted_total), (Some(8), Some(3)));
         assert_eq!((view.depth, view.backlog, view.depth_peak), (5, Some(4), Some(5)));
@@ -280,9 +311,9 @@ mod tests {
     #[test]
     fn connections_queued_before_counting_began_count_when_they_are_accepted() {
         let mut ledger = Ledger::default();
-        ledger.absorb(NETNS, vec![row(1, 3)], enqueued_late(2, 3));
+        ledger.absorb(NETNS, vec![row(1, 3)], NOW, enqueued_late(2, 3));
         assert_eq!(only(&ledger).accepted_total, Some(0));
-        ledger.absorb(NETNS, vec![row(1, 1)], enqueued_late(4, 4));
+        ledger.absorb(NETNS, vec![row(1, 1)], NOW, enqueued_late(4, 4));
         let view = only(&ledger);
         assert_eq!((view.enqueued_total, view.accepted_total, view.depth_peak), (Some(5), Some(4), Some(4)));
     }
@@ -290,9 +321,9 @@ mod tests {
     #[test]
     fn totals_never_run_backwards_while_connections_arrive_between_the_two_reads() {
         let mut ledger = Ledger::default();
-        ledger.absorb(NETNS, vec![row(1, 0)], enqueued(100, 1));
+        ledger.absorb(NETNS, vec![row(1, 0)], NOW, enqueued(100, 1));
         // Ten more came in after the count was read and before the table was.
-        ledger.absorb(NETNS, vec![row(1, 10)], enqueued(100, 1));
+        ledger.absorb(NETNS, vec![row(1, 10)], NOW, enqueued(100, 1));
         let view = only(&ledger);
         assert_eq!((view.accepted_total, view.enqueued_total, view.depth_peak), (Some(100), Some(110), Some(10)));
     }
@@ -300,7 +331,7 @@ mod tests {
     #[test]
     fn polling_knows_neither_peak_nor_totals() {
         let mut ledger = Ledger::default();
-        ledger.absorb(NETNS, vec![row(1, 3)], |_| None);
+        ledger.absorb(NETNS, vec![row(1, 3)], NOW, |_| None);
         let view = only(&ledger);
         assert_eq!((view.depth_peak, view.enqueued_total, view.accepted_total), (None, None, None));
     }
@@ -308,25 +339,47 @@ mod tests {
     #[test]
     fn a_drop_is_not_an_overflow_but_no_drop_is_no_overflow() {
         let mut ledger = Ledger::default();
-        ledger.absorb(NETNS, vec![Row { drops: Some(15), ..row(1, 0) }], |_| None);
+        ledger.absorb(NETNS, vec![Row { drops: Some(15), ..row(1, 0) }], NOW, |_| None);
         assert_eq!((only(&ledger).drops_total, only(&ledger).overflows_total), (Some(0), Some(0)));
-        ledger.absorb(NETNS, vec![Row { drops: Some(35), ..row(1, 0) }], |_| None);
+        ledger.absorb(NETNS, vec![Row { drops: Some(35), ..row(1, 0) }], NOW, |_| None);
         assert_eq!((only(&ledger).drops_total, only(&ledger).overflows_total), (Some(20), None));
+    }
+
+    #[test]
+    fn refused_packets_that_were_watched_are_overflows_and_say_since_when() {
+        let refused = |syn, since| Watched { syn, syn_since: Some(since), ack: 1, ack_since: Some(7) };
+        let counted = |refused| move |_| Some(Counted { refused, ..Counted::default() });
+        let mut ledger = Ledger::default();
+        ledger.absorb(NETNS, vec![row(1, 0)], 1_000_000_000, counted(Watched::default()));
+        let dropped = Row { drops: Some(6), ..row(1, 5) };
+        ledger.absorb(NETNS, vec![dropped], NOW, counted(refused(2, 3_000_000_000)));
+        let view = only(&ledger);
+        assert_eq!((view.overflow_syn_total, view.overflow_ack_total), (Some(2), Some(1)));
+        assert_eq!((view.overflows_total, view.overflows_since_seconds), (Some(3), Some(2.0)));
+    }
+
+    #[test]
+    fn the_oldest_of_a_queue_has_an_age() {
+        let mut ledger = Ledger::default();
+        ledger.absorb(NETNS, vec![Row { oldest_ns: Some(4_750_000_000), ..row(1, 1) }], NOW, |_| None);
+        assert_eq!(only(&ledger).oldest_queued_seconds, Some(0.25));
+        ledger.absorb(NETNS, vec![row(1, 0)], NOW, |_| None);
+        assert_eq!(only(&ledger).oldest_queued_seconds, None);
     }
 
     #[test]
     fn a_listener_born_under_our_eyes_counts_its_drops_from_the_first() {
         let mut ledger = Ledger::default();
-        ledger.absorb(NETNS, vec![], |_| None);
-        ledger.absorb(NETNS, vec![Row { drops: Some(2), ..row(1, 0) }], |_| None);
+        ledger.absorb(NETNS, vec![], NOW, |_| None);
+        ledger.absorb(NETNS, vec![Row { drops: Some(2), ..row(1, 0) }], NOW, |_| None);
         assert_eq!(only(&ledger).drops_total, Some(2));
     }
 
     #[test]
     fn the_drop_counter_may_wrap() {
         let mut ledger = Ledger::default();
-        ledger.absorb(NETNS, vec![Row { drops: Some(u32::MAX), ..row(1, 0) }], |_| None);
-        ledger.absorb(NETNS, vec![Row { drops: Some(1), ..row(1, 0) }], |_| None);
+        ledger.absorb(NETNS, vec![Row { drops: Some(u32::MAX), ..row(1, 0) }], NOW, |_| None);
+        ledger.absorb(NETNS, vec![Row { drops: Some(1), ..row(1, 0) }], NOW, |_| None);
         assert_eq!(only(&ledger).drops_total, Some(2));
     }
 
@@ -334,7 +387,7 @@ mod tests {
     fn a_table_without_drops_and_backlog_leaves_them_unknown() {
         let mut ledger = Ledger::default();
         let bare = Row { id: Id::Inode(9), drops: None, backlog: None, cgroup: None, ..row(1, 10) };
-        ledger.absorb(NETNS, vec![bare], |_| None);
+        ledger.absorb(NETNS, vec![bare], NOW, |_| None);
         let view = only(&ledger);
         assert_eq!((view.cookie, view.backlog, view.drops_total, view.overflows_total), (None, None, None, None));
         assert_eq!((view.depth, view.owner_cgroup), (10, None));
@@ -345,22 +398,22 @@ mod tests {
         let mut ledger = Ledger::default();
         let depths = [129, 0, 0, 2];
         let rows = depths.iter().zip(11..).map(|(depth, cookie)| row(cookie, *depth)).collect();
-        ledger.absorb(NETNS, rows, |_| None);
-        let views = ledger.views(Tier::Netlink, |_| None, |_| Vec::new());
+        ledger.absorb(NETNS, rows, NOW, |_| None);
+        let views = ledger.views(Tier::Netlink, NOW, |_| None, |_| Vec::new());
         assert_eq!(views.iter().map(|view| view.depth).collect::<Vec<_>>(), depths);
     }
 
     #[test]
     fn a_listener_missing_once_keeps_its_totals_and_missing_twice_is_forgotten() {
         let mut ledger = Ledger::default();
-        ledger.absorb(NETNS, vec![row(1, 0)], |_| None);
-        ledger.absorb(NETNS, vec![Row { drops: Some(4), ..row(1, 0) }], |_| None);
-        ledger.absorb(NETNS, vec![], |_| None);
-        assert_eq!(ledger.views(Tier::Netlink, |_| None, |_| Vec::new()), []);
-        ledger.absorb(NETNS, vec![Row { drops: Some(4), ..row(1, 0) }], |_| None);
+        ledger.absorb(NETNS, vec![row(1, 0)], NOW, |_| None);
+        ledger.absorb(NETNS, vec![Row { drops: Some(4), ..row(1, 0) }], NOW, |_| None);
+        ledger.absorb(NETNS, vec![], NOW, |_| None);
+        assert_eq!(ledger.views(Tier::Netlink, NOW, |_| None, |_| Vec::new()), []);
+        ledger.absorb(NETNS, vec![Row { drops: Some(4), ..row(1, 0) }], NOW, |_| None);
         assert_eq!(only(&ledger).drops_total, Some(4));
-        ledger.absorb(NETNS, vec![], |_| None);
-        ledger.absorb(NETNS, vec![], |_| None);
+        ledger.absorb(NETNS, vec![], NOW, |_| None);
+        ledger.absorb(NETNS, vec![], NOW, |_| None);
         assert!(ledger.namespaces[&NETNS].is_empty());
     }
 

@@ -20,6 +20,10 @@ const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
 const RECORD_BYTES: usize = 12;
 const MEMBER_BYTES: usize = 12;
+const ENUMERATOR_BYTES: usize = 8;
+const PARAMETER_BYTES: usize = 8;
+/// What the kernel puts before the name of a tracepoint whose arguments it describes.
+const TRACEPOINT_PREFIX: &str = "btf_trace_";
 
 /// BTF kinds, as far as their size has to be known.
 mod kind {
@@ -61,6 +65,20 @@ pub(super) enum BtfError {
         /// The member.
         member: String,
     },
+    /// This kernel has no such enum.
+    #[error("this kernel has no enum {0}")]
+    NoEnum(String),
+    /// The enum has no such enumerator.
+    #[error("this kernel's enum {owner} has no {name}")]
+    NoEnumerator {
+        /// The enum.
+        owner: String,
+        /// The enumerator.
+        name: String,
+    },
+    /// This kernel has no such tracepoint.
+    #[error("this kernel has no tracepoint {0}")]
+    NoTracepoint(String),
     /// The member is not of the size that the programs read.
     #[error("this kernel's {path} has {actual} bytes instead of {expected}")]
     WrongSize {
@@ -80,6 +98,10 @@ pub(super) struct Layouts<'a> {
     types: Vec<Type<'a>>,
     /// Structs by name; of several with one name the first.
     structs: HashMap<&'a [u8], u32>,
+    /// Enums by name.
+    enums: HashMap<&'a [u8], u32>,
+    /// Typedefs of tracepoints by name.
+    tracepoints: HashMap<&'a [u8], u32>,
 }
 
 /// One record. `size_or_type` is a size for structs, unions, integers and enums, and a type id for the rest.
@@ -118,7 +140,7 @@ impl<'a> Layouts<'a> {
         let (mut records, strings) = (section(8, 12)?, section(16, 20)?);
 
         let mut types = vec![Type { kind: 0, has_bit_fields: false, size_or_type: 0, rest: &[] }];
-        let mut structs = HashMap::new();
+        let (mut structs, mut enums, mut tracepoints) = (HashMap::new(), HashMap::new(), HashMap::new());
         while !records.is_empty() {
             let info = word(records, 4)?;
             let kind = (info >> 24) & 0x1f;
@@ -126,13 +148,19 @@ impl<'a> Layouts<'a> {
             let rest =
                 records.get(RECORD_BYTES..RECORD_BYTES + tail).ok_or(BtfError::Malformed("a record is cut off"))?;
             let id = u32::try_from(types.len()).map_err(|_| BtfError::Malformed("too many types"))?;
-            if kind == kind::STRUCT {
-                structs.entry(text(strings, word(records, 0)?)?).or_insert(id);
-            }
+            let name = text(strings, word(records, 0)?)?;
+            match kind {
+                kind::STRUCT => structs.entry(name).or_insert(id),
+                kind::ENUM => enums.entry(name).or_insert(id),
+                kind::TYPEDEF if name.starts_with(TRACEPOINT_PREFIX.as_bytes()) => {
+                    tracepoints.entry(name).or_insert(id)
+                }
+                _ => &mut 0,
+            };
             types.push(Type { kind, has_bit_fields: info >> 31 != 0, size_or_type: word(records, 8)?, rest });
             records = records.get(RECORD_BYTES + tail..).unwrap_or_default();
         }
-        Ok(Self { strings, types, structs })
+        Ok(Self { strings, types, structs, enums, tracepoints })
     }
 
     /// Byte offset of a field given as `struct.member.member`, which must have `size` bytes. Anonymous structs and
@@ -155,6 +183,31 @@ impl<'a> Layouts<'a> {
         }
         let actual = if bit_size == 0 && bits.is_multiple_of(8) { self.size(current, 0)? } else { 0 };
         if actual == size { Ok(bits / 8) } else { Err(BtfError::WrongSize { path: owner, actual, expected: size }) }
+    }
+
+    /// The number of an enumerator, given with its enum.
+    pub(super) fn enumerator(&self, owner: &str, name: &str) -> Result<u32, BtfError> {
+        let id = *self.enums.get(owner.as_bytes()).ok_or_else(|| BtfError::NoEnum(owner.to_owned()))?;
+        for raw in self.plain(id)?.rest.chunks_exact(ENUMERATOR_BYTES) {
+            if text(self.strings, word(raw, 0)?)? == name.as_bytes() {
+                return word(raw, 4);
+            }
+        }
+        Err(BtfError::NoEnumerator { owner: owner.to_owned(), name: name.to_owned() })
+    }
+
+    /// How many arguments a BTF tracepoint hands over.
+    pub(super) fn tracepoint_arguments(&self, tracepoint: &str) -> Result<usize, BtfError> {
+        let name = format!("{TRACEPOINT_PREFIX}{tracepoint}");
+        let pointer = self.tracepoints.get(name.as_bytes()).map(|id| self.plain(*id)).transpose()?;
+        let function = pointer.map(|pointer| self.plain(pointer.size_or_type)).transpose()?;
+        match function {
+            // The first one is the tracer's own.
+            Some(function) if function.kind == kind::FUNC_PROTO => {
+                Ok((function.rest.len() / PARAMETER_BYTES).saturating_sub(1))
+            }
+            Some(_) | None => Err(BtfError::NoTracepoint(tracepoint.to_owned())),
+        }
     }
 
     /// Finds a member by name, also within anonymous structs and unions; its offset counts from the outer one.
@@ -254,7 +307,7 @@ mod tests {
 
     /// A file with `struct outer { u8 pad[4]; struct { union { u32 inner; }; }; u32 flag:3; }`.
     fn small() -> Vec<u8> {
-        let strings = b"\0outer\0pad\0inner\0flag\0u32\0u8\0";
+        let strings = b"\0outer\0pad\0inner\0flag\0u32\0u8\0reason\0FULL\0btf_trace_drop\0";
         let name = |wanted: &str| {
             let text = std::str::from_utf8(strings).unwrap();
             u32::try_from(text.find(&format!("\0{wanted}\0")).unwrap() + 1).unwrap()
@@ -268,6 +321,10 @@ mod tests {
         types.extend([0, info(kind::STRUCT, 1, 0), 4, 0, 4, 0]); // 5
         types.extend([name("outer"), info(kind::STRUCT, 3, 1), 12]); // 6
         types.extend([name("pad"), 3, 0, 0, 5, 32, name("flag"), 1, (3 << 24) | 64]);
+        types.extend([name("reason"), info(kind::ENUM, 1, 0), 4, name("FULL"), 40]); // 7
+        types.extend([0, info(kind::FUNC_PROTO, 3, 0), 0, 0, 0, 0, 1, 0, 7]); // 8
+        types.extend([0, info(kind::PTR, 0, 0), 8]); // 9
+        types.extend([name("btf_trace_drop"), info(kind::TYPEDEF, 0, 0), 9]); // 10
         let types: Vec<u8> = types.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let mut file = MAGIC.to_ne_bytes().to_vec();
         file.extend([1, 0]);
@@ -289,6 +346,18 @@ mod tests {
     }
 
     #[test]
+    fn an_enumerator_has_its_number_and_a_tracepoint_its_arguments() {
+        let file = small();
+        let layouts = Layouts::parse(&file).unwrap();
+        assert_eq!(layouts.enumerator("reason", "FULL"), Ok(40));
+        assert_eq!(layouts.tracepoint_arguments("drop"), Ok(2));
+        let missing = layouts.enumerator("reason", "EMPTY").unwrap_err().to_string();
+        assert_eq!(missing, "this kernel's enum reason has no EMPTY");
+        assert_eq!(layouts.enumerator("colour", "RED"), Err(BtfError::NoEnum("colour".to_owned())));
+        assert_eq!(layouts.tracepoint_arguments("rise"), Err(BtfError::NoTracepoint("rise".to_owned())));
+    }
+
+    #[test]
     fn what_cannot_be_read_is_named() {
         let file = small();
         let layouts = Layouts::parse(&file).unwrap();
@@ -305,6 +374,8 @@ mod tests {
         for length in 0..file.len() {
             if let Ok(layouts) = Layouts::parse(&file[..length]) {
                 let _answer = layouts.offset("outer.inner", 4);
+                let _answer = layouts.enumerator("reason", "FULL");
+                let _answer = layouts.tracepoint_arguments("drop");
             }
         }
     }
@@ -337,7 +408,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_bytes_never_panic(position in 0_usize..260, byte: u8, second in 0_usize..260, other: u8) {
+        fn damaged_bytes_never_panic(position in 0_usize..420, byte: u8, second in 0_usize..420, other: u8) {
             let mut file = small();
             for (position, byte) in [(position, byte), (second, other)] {
                 if let Some(slot) = file.get_mut(position) {
@@ -348,6 +419,8 @@ mod tests {
                 for path in ["outer.inner", "outer.pad", "outer.flag", "u32.x"] {
                     let _answer = layouts.offset(path, 4);
                 }
+                let _answer = layouts.enumerator("reason", "FULL");
+                let _answer = layouts.tracepoint_arguments("drop");
             }
         }
 

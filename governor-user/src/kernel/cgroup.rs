@@ -134,6 +134,14 @@ impl Cgroups {
     }
 }
 
+/// The v2 mount by the mount table.
+pub(crate) fn find_root() -> Option<PathBuf> {
+    match layout(&privileged::mounts().unwrap_or_default()) {
+        Hierarchy::Unified(root) | Hierarchy::Hybrid(root) => Some(root),
+        Hierarchy::Legacy => None,
+    }
+}
+
 /// Folders right below `folder` with their inode numbers.
 fn subfolders(folder: &Path) -> io::Result<Vec<(String, u64)>> {
     let mut found = Vec::new();

@@ -8,9 +8,12 @@
 use super::maps::Maps;
 use aya::Ebpf;
 use aya::programs::Iter;
-use governor_common::abi::{CgroupState, Direction, ScanRecord, TCP_LISTEN};
+use governor_common::abi::{CgroupState, Direction, QueueRecord, ScanRecord, TCP_LISTEN};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+
+/// What the kernel fills at once when it runs an iterator.
+const SCAN_BYTES: usize = 32 * 1024;
 
 /// Connections open in one cgroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +63,53 @@ pub(super) fn scan(object: &mut Ebpf, maps: &mut Maps) -> io::Result<Scan> {
     let mut scan = tally(&bytes);
     scan.seeded = maps.stats().map_err(io::Error::other)?.seeded.saturating_sub(before);
     Ok(scan)
+}
+
+/// An accept queue that is not empty, as it was under its listener's lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScannedQueue {
+    /// Connections in it.
+    pub depth: u32,
+    /// `CLOCK_MONOTONIC` nanoseconds when the oldest of them entered it; `None` when that was not seen of all.
+    pub oldest_ns: Option<u64>,
+    /// How many of them their client has closed or reset; `None` for a queue too long to look at whole.
+    pub abandoned: Option<u32>,
+}
+
+/// Visits the listeners of the calling thread's network namespace: the accept queues that are not empty, by their
+/// listener's cookie. Costs what the listeners cost; connections are not visited.
+pub(super) fn scan_queues(object: &mut Ebpf) -> io::Result<BTreeMap<u64, ScannedQueue>> {
+    let program = object.program_mut("scan_queues").ok_or_else(|| io::Error::other("the object has no scan_queues"))?;
+    let program: &mut Iter = program.try_into().map_err(io::Error::other)?;
+    let link = program.attach().map_err(io::Error::other)?;
+    let link = program.take_link(link).map_err(io::Error::other)?;
+    let mut file = link.into_file().map_err(io::Error::other)?;
+    let mut bytes = Vec::new();
+    let mut part = vec![0; SCAN_BYTES];
+    loop {
+        match file.read(&mut part) {
+            Ok(0) => break,
+            Ok(length) => bytes.extend_from_slice(part.get(..length).unwrap_or_default()),
+            // The program ends the scan at the first socket that does not listen, and the kernel calls that so.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes.chunks_exact(size_of::<QueueRecord>()).map(|raw| queue(&bytemuck::pod_read_unaligned(raw))).collect())
+}
+
+fn queue(record: &QueueRecord) -> (u64, ScannedQueue) {
+    // More may have come while the queue was walked over; they are younger.
+    let whole = record.walked >= record.depth;
+    // Arrivals are in order but for connections handed on by another listener, and those are few.
+    let known = record.unstamped == 0 && record.oldest_ns != 0;
+    let queue = ScannedQueue {
+        depth: record.depth,
+        oldest_ns: known.then_some(record.oldest_ns),
+        abandoned: whole.then_some(record.abandoned),
+    };
+    (record.cookie, queue)
 }
 
 /// Sums up the records.
@@ -217,6 +267,16 @@ mod tests {
     fn changes_during_the_audit_explain_a_difference_up_to_their_number() {
         assert_eq!(audit(counters(10, 4), 6, &counters(12, 5)), Drift::default());
         assert_eq!(audit(counters(10, 4), 2, &counters(12, 5)).total, 2);
+    }
+
+    #[test]
+    fn an_age_is_known_only_if_every_arrival_was_seen_and_the_dead_only_if_all_were_looked_at() {
+        let record = QueueRecord { cookie: 5, oldest_ns: 70, depth: 3, walked: 3, abandoned: 1, unstamped: 0 };
+        assert_eq!(queue(&record), (5, ScannedQueue { depth: 3, oldest_ns: Some(70), abandoned: Some(1) }));
+        let from_before = QueueRecord { unstamped: 1, ..record };
+        assert_eq!(queue(&from_before).1.oldest_ns, None);
+        let long = QueueRecord { depth: 900, walked: 512, ..record };
+        assert_eq!(queue(&long).1, ScannedQueue { depth: 900, oldest_ns: Some(70), abandoned: None });
     }
 
     #[test]

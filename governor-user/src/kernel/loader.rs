@@ -3,12 +3,14 @@
 
 use super::btf::{BtfError, Layouts};
 use super::maps::{self, Maps};
+use super::overflow_hooks::{self, now_ns};
 use super::tracepoint::Options;
 use super::view::{HookCandidate, HookEvent, HookView, Tier};
 use aya::programs::{BtfTracePoint, Iter, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use aya_log::EbpfLogger;
 use governor_common::abi::{MAX_LISTENERS, Offsets};
+use std::path::PathBuf;
 use std::{fmt, io};
 use thiserror::Error;
 
@@ -58,6 +60,13 @@ pub(super) struct Loaded {
     pub(super) sees_enqueues: bool,
     /// The socket iterator works.
     pub(super) scans: bool,
+    /// The scan of the accept queues works.
+    pub(super) scans_queues: bool,
+    /// `CLOCK_MONOTONIC` nanoseconds from which on every last packet of a handshake that is refused is counted; `None`
+    /// where they are not.
+    pub(super) acks_since_ns: Option<u64>,
+    /// Where the program that looks at SYNs is attached when there is reason to; `None` where it cannot be.
+    pub(super) syn_root: Option<PathBuf>,
     pub(super) log: Option<EbpfLogger<ToTracing>>,
 }
 
@@ -71,11 +80,14 @@ impl fmt::Debug for Loaded {
 pub const LOG_TARGET: &str = "governor::ebpf";
 
 /// Loads and attaches.
-pub(super) fn load(options: Options) -> Result<Loaded, LoadError> {
-    let Options { log, max_listeners } = options;
+pub(super) fn load(options: &Options) -> Result<Loaded, LoadError> {
+    let Options { log, max_listeners, ref cgroup_root } = *options;
     let max_listeners = max_listeners.unwrap_or(MAX_LISTENERS).clamp(1, MAX_LISTENERS);
     let file = std::fs::read(KERNEL_BTF).map_err(LoadError::NoBtf)?;
-    let (offsets, no_cgroups) = resolve(&Layouts::parse(&file)?)?;
+    let layouts = Layouts::parse(&file)?;
+    let (mut offsets, no_cgroups) = resolve(&layouts)?;
+    let obstacles = overflow_hooks::resolve(&layouts, &mut offsets);
+    drop(layouts);
     drop(file);
     let btf = Btf::from_sys_fs().map_err(|error| LoadError::Object(Box::new(error.into())))?;
     let mut object = EbpfLoader::new()
@@ -90,6 +102,13 @@ pub(super) fn load(options: Options) -> Result<Loaded, LoadError> {
     let states = attach_twins(&mut object, ["inet_sock_set_state", "inet_sock_set_state_twin"], &btf);
     let enqueues = attach_twins(&mut object, ["sk_data_ready", "sk_data_ready_twin"], &btf);
     let scans = load_iterator(&mut object, &btf);
+    let unless = |obstacle: &Option<String>| obstacle.clone().map_or(Ok(()), Err);
+    let refused_acks =
+        unless(&obstacles.ack).and_then(|()| attach_twins(&mut object, ["kfree_skb", "kfree_skb_twin"], &btf));
+    let no_root = if cgroup_root.is_none() { Some("no cgroup2 is mounted".to_owned()) } else { None };
+    let refused_syns =
+        unless(&obstacles.syn).and_then(|()| unless(&no_root)).and_then(|()| overflow_hooks::load_syn(&mut object));
+    let queues = unless(&obstacles.queues).and_then(|()| overflow_hooks::load_queue_scan(&mut object, &btf));
     let hooks = vec![
         hook(
             (HookEvent::Connections, "listeners, connections"),
@@ -106,6 +125,27 @@ pub(super) fn load(options: Options) -> Result<Loaded, LoadError> {
             "depth peak, connections that entered and left the queue",
         ),
         hook((HookEvent::Scan, "seeding, audit"), "iter/tcp", &scans, "", "connections that were open before, drift"),
+        hook(
+            (HookEvent::Scan, "queue age, abandoned"),
+            "iter/tcp scan_queues",
+            &queues,
+            "",
+            "age of the oldest queued connection",
+        ),
+        hook(
+            (HookEvent::OverflowAck, "overflow at ACK"),
+            "tp_btf/kfree_skb",
+            &refused_acks,
+            "",
+            "overflows per listener once it dropped anything",
+        ),
+        hook(
+            (HookEvent::OverflowSyn, "overflow at SYN"),
+            "cgroup_skb/ingress",
+            &refused_syns,
+            "attached only while a queue is nearly full or a namespace refuses handshakes",
+            "overflows per listener once it dropped anything",
+        ),
     ];
     states.map_err(|reason| LoadError::Program { hook: "tp_btf/inet_sock_set_state", reason })?;
     let log = if log { EbpfLogger::init_with_logger(&mut object, ToTracing).ok() } else { None };
@@ -116,6 +156,9 @@ pub(super) fn load(options: Options) -> Result<Loaded, LoadError> {
         counts_cgroups: no_cgroups.is_none(),
         sees_enqueues: enqueues.is_ok(),
         scans: scans.is_ok(),
+        scans_queues: queues.is_ok(),
+        acks_since_ns: refused_acks.is_ok().then(now_ns),
+        syn_root: cgroup_root.clone().filter(|_| refused_syns.is_ok()),
         log,
     })
 }

@@ -74,6 +74,7 @@ fn row(entry: ::procfs::net::TcpNetEntry) -> Row {
         cgroup: None,
         protocol: Protocol::Tcp,
         abandoned: None,
+        oldest_ns: None,
     }
 }
 

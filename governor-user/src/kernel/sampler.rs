@@ -15,7 +15,9 @@ use super::{
     privileged::{EnterError, Home},
     procfs,
     reconcile::{Reconciler, Stranded},
+    refusals::Watched,
     sockdiag::{Diag, DiagError, Select, SocketRow},
+    suspicion::Suspicion,
     tier::{self, Ladder},
     tracepoint::{Reading, Tracepoint},
     view::{Health, HookView, Observation, Protocol, Tier},
@@ -80,6 +82,9 @@ pub(crate) struct Sampler {
     health: Health,
     /// What went wrong in a namespace when it was last looked at.
     trouble: BTreeMap<u64, String>,
+    suspicion: Suspicion,
+    /// Why SYNs are not looked at although there is reason to.
+    unwatched: Option<String>,
     /// Why the BPF maps could not be read at this tick.
     unread: Option<String>,
     /// What the last walk could not see.
@@ -130,6 +135,8 @@ impl Sampler {
             abandoned: BTreeMap::new(),
             health: Health::default(),
             trouble: BTreeMap::new(),
+            suspicion: Suspicion::default(),
+            unwatched: None,
             unread: None,
             blind: Vec::new(),
             scratch: Vec::new(),
@@ -161,6 +168,7 @@ impl Sampler {
         for netns in self.namespaces.turn(MOST_PER_TICK) {
             self.look_at(netns, now, &counted)?;
         }
+        self.watch_for_refusals(now);
         if self.reconciler.begin(now) {
             self.cgroups.refresh();
             self.unfound.clear();
@@ -187,6 +195,25 @@ impl Sampler {
         self.health.lost_events = reading.lost_events;
         self.health.untracked = reading.untracked;
         Some(reading)
+    }
+
+    /// Looks at SYNs while there is reason to, and only then.
+    fn watch_for_refusals(&mut self, now: Instant) {
+        let Some(tracepoint) = &mut self.tracepoint else { return };
+        for (depth, backlog) in self.ledger.queues() {
+            self.suspicion.queue(depth, backlog, now);
+        }
+        let overflows = self.counters.totals().filter_map(|(netns, totals)| {
+            netstat::named(totals.all).listen_overflows.map(|overflows| (netns, overflows))
+        });
+        self.suspicion.namespaces(overflows, now);
+        if !self.suspicion.is_awake(now) {
+            tracepoint.unwatch_syns();
+            self.unwatched = None;
+            return;
+        }
+        let watched = tracepoint.watch_syns();
+        self.unwatched = watched.err().map(|reason| format!("overflow at SYN is not counted: {reason}"));
     }
 
     /// Seeds new namespaces and goes on with an audit.
@@ -267,7 +294,7 @@ impl Sampler {
             Some(task) => procfs::listeners(&task)?,
             None => self.namespaces.visit(netns, || procfs::listeners("/proc/thread-self".as_ref()))??,
         };
-        self.ledger.absorb(netns, rows, |_| None);
+        self.ledger.absorb(netns, rows, monotonic_ns(), |_| None);
         Ok(())
     }
 
@@ -277,12 +304,39 @@ impl Sampler {
         diag.dump(Select::Listeners, &mut self.scratch)?;
         let ports: Vec<u16> = self.scratch.iter().map(|row| row.port).collect();
         let mut rows: Vec<Row> = self.scratch.drain(..).map(listener_row).collect();
-        self.count_abandoned(netns, &mut diag, &mut rows, now)?;
-        self.ledger.absorb(netns, rows, |cookie| counted.get(&cookie).copied());
+        let taken_ns = monotonic_ns();
+        if !self.look_into_queues(netns, &mut rows)? {
+            self.count_abandoned(netns, &mut diag, &mut rows, now)?;
+        }
+        self.ledger.absorb(netns, rows, taken_ns, |cookie| counted.get(&cookie).copied());
         if self.tier == Tier::Netlink {
             self.count_connections(netns, &mut diag, ports, now)?;
         }
         Ok(())
+    }
+
+    /// Has the programs look into the queues that are not empty: who waits longest, and whose client is gone. `false`
+    /// where they cannot.
+    fn look_into_queues(&mut self, netns: u64, rows: &mut [Row]) -> Result<bool, EnterError> {
+        let Some(tracepoint) = &mut self.tracepoint else { return Ok(false) };
+        if rows.iter().all(|row| row.depth == 0) {
+            abandoned::attribute(rows, &[]);
+            return Ok(true);
+        }
+        let Ok(queues) = self.namespaces.visit(netns, || tracepoint.scan_queues())? else { return Ok(false) };
+        let mut whole = true;
+        for row in rows.iter_mut() {
+            let queue = match row.id {
+                Id::Cookie(cookie) => queues.get(&cookie),
+                Id::Inode(_) => None,
+            };
+            // Emptied since the table was read: nothing waits, and nobody is gone.
+            let abandoned = queue.map_or(Some(0), |queue| queue.abandoned);
+            row.abandoned = abandoned.map(|count| count.min(row.depth));
+            row.oldest_ns = queue.and_then(|queue| queue.oldest_ns).filter(|_| row.depth > 0);
+            whole &= abandoned.is_some();
+        }
+        Ok(whole)
     }
 
     /// Finds out how many of the queued connections are closed by their client. Reads nothing while nothing is queued,
@@ -401,6 +455,13 @@ fn counted_by_cookie(reading: &Reading) -> BTreeMap<u64, Counted> {
             from_the_first: listener.opened_ns.is_some(),
             enqueued: listener.enqueued?,
             depth_peak: listener.depth_peak?,
+            opened_ns: listener.opened_ns,
+            refused: Watched {
+                syn: listener.overflow_syn.unwrap_or(0),
+                syn_since: reading.syns_since_ns,
+                ack: listener.overflow_ack.unwrap_or(0),
+                ack_since: reading.acks_since_ns,
+            },
         };
         Some((listener.cookie, counted))
     });
@@ -419,6 +480,7 @@ fn listener_row(row: SocketRow) -> Row {
         cgroup: row.cgroup,
         protocol: if row.mptcp { Protocol::Mptcp } else { Protocol::Tcp },
         abandoned: None,
+        oldest_ns: None,
     }
 }
 

@@ -40,15 +40,23 @@ pub(super) struct Expected {
 
 /// Makes the connection in a thread of its own, which ends with its namespace.
 pub(super) fn run(maps: &Maps, expected: Expected) -> Result<(), SelfTestError> {
+    apart(|| test(maps, expected))?
+}
+
+/// Runs `work` in a thread with a network namespace of its own.
+///
+/// # Errors
+/// When there is no thread to be had, or it panicked.
+pub(super) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let tester = thread::Builder::new().name("governor-selftest".to_owned()).spawn_scoped(scope, || {
             // Without the right to a namespace of its own the thread stays where it is: sockets are told apart by cookie.
             if enter_private_namespace().is_ok() {
                 raise_loopback()?;
             }
-            test(maps, expected)
+            Ok(work())
         })?;
-        tester.join().unwrap_or_else(|_| Err(SelfTestError::Miscounted("the test itself failed".to_owned())))
+        tester.join().unwrap_or_else(|_| Err(io::Error::other("the self-test itself failed")))
     })
 }
 

@@ -2,7 +2,7 @@
 //! them, never guessed from a version.
 
 use super::{
-    foreign,
+    cgroup, foreign,
     plane::{Options, PlaneError},
     preflight, procfs,
     sockdiag::{Diag, DiagError, Select},
@@ -84,7 +84,8 @@ fn attach(options: &Options) -> Result<Tracepoint, String> {
     }
     // The programs' own messages cost something in the kernel, so they are compiled in only where they will be shown.
     let log = tracing::enabled!(target: tracepoint::LOG_TARGET, tracing::Level::DEBUG);
-    let options = tracepoint::Options { log, max_listeners: options.max_listeners };
+    let cgroup_root = options.cgroup_root.clone().or_else(cgroup::find_root);
+    let options = tracepoint::Options { log, max_listeners: options.max_listeners, cgroup_root };
     Tracepoint::attach(&options).map_err(|error| error.to_string())
 }
 

@@ -9,12 +9,13 @@
 //! when a [`Tracepoint`] is dropped.
 
 pub use super::events::ListenerEvent;
-pub use super::iter::{Audit, Drift, OpenConnections, Scan, ScannedListener};
+pub use super::iter::{Audit, Drift, OpenConnections, Scan, ScannedListener, ScannedQueue};
 pub use super::loader::LOG_TARGET;
 
 use super::iter;
 use super::loader::{self, LoadError, Loaded};
 use super::maps;
+use super::overflow_hooks::{self, SynWatch};
 use super::preflight;
 use super::selftest::{self, SelfTestError};
 use super::view::{Family, HookView};
@@ -22,16 +23,19 @@ use governor_common::abi::{AF_INET, AF_INET6, ListenerState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 use thiserror::Error;
 
 /// How to attach.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Have the programs report rare events as debug messages too (target [`LOG_TARGET`]).
     pub log: bool,
     /// Listeners that can be tracked, at most 16,384, which is also the default. More are counted as untracked; none is
     /// ever evicted for another.
     pub max_listeners: Option<u32>,
+    /// Where the v2 hierarchy is mounted; without it refused SYNs cannot be counted.
+    pub cgroup_root: Option<PathBuf>,
 }
 
 /// Why the tier cannot be used; prints as one line with every cause.
@@ -68,6 +72,7 @@ pub struct Tracepoint {
     doubts: BTreeMap<u64, (i64, i64)>,
     /// Listeners with an entry that the last scan of their namespace did not see.
     suspects: BTreeSet<u64>,
+    syn_watch: Option<SynWatch>,
 }
 
 /// What the programs saw.
@@ -75,8 +80,14 @@ pub struct Tracepoint {
 pub struct Reading {
     /// Listeners seen since attach and not closed, by cookie.
     pub listeners: Vec<ListenerReading>,
+    /// Listeners closed since the last reading, with their last figures.
+    pub closed: Vec<ListenerReading>,
     /// Open connections by cgroup id, also of cgroups with none left; `None` when this kernel does not tell.
     pub cgroups: Option<Vec<(u64, OpenConnections)>>,
+    /// `CLOCK_MONOTONIC` nanoseconds since when every SYN refused for a full queue is counted; `None` while they are not.
+    pub syns_since_ns: Option<u64>,
+    /// The same for the last packets of handshakes.
+    pub acks_since_ns: Option<u64>,
     /// Rare events since the last reading, oldest first.
     pub events: Vec<ListenerEvent>,
     /// Events lost because nobody read for long, since attach.
@@ -147,12 +158,18 @@ impl Tracepoint {
         if let Some(obstacle) = preflight::tracepoint_obstacle() {
             return Err(AttachError(obstacle));
         }
-        let loaded = loader::load(*options).map_err(|error: LoadError| AttachError(loader::chain(&error)))?;
-        let mut this =
-            Self { loaded, corrections: BTreeMap::new(), doubts: BTreeMap::new(), suspects: BTreeSet::new() };
+        let loaded = loader::load(options).map_err(|error: LoadError| AttachError(loader::chain(&error)))?;
+        let mut this = Self {
+            loaded,
+            corrections: BTreeMap::new(),
+            doubts: BTreeMap::new(),
+            suspects: BTreeSet::new(),
+            syn_watch: None,
+        };
         let expected = selftest::Expected { enqueue: this.loaded.sees_enqueues, marks: this.loaded.counts_cgroups };
         selftest::run(&this.loaded.maps, expected)
             .map_err(|error: SelfTestError| AttachError(loader::chain(&error)))?;
+        overflow_hooks::prove(&mut this.loaded);
         // What the self-test left behind is nobody's business.
         this.read().map_err(|error| AttachError(loader::chain(&error)))?;
         Ok(this)
@@ -174,10 +191,15 @@ impl Tracepoint {
             log.flush();
         }
         let sees_enqueues = self.loaded.sees_enqueues;
-        let mut reading = Reading::default();
+        let mut reading = Reading {
+            syns_since_ns: self.syn_watch.as_ref().map(|watch| watch.since_ns),
+            acks_since_ns: self.loaded.acks_since_ns,
+            ..Reading::default()
+        };
         self.loaded.maps.drain(|event| reading.events.extend(ListenerEvent::parse(&event, sees_enqueues)));
         for (cookie, state) in self.loaded.maps.listeners()? {
             if state.closed_ns != 0 {
+                reading.closed.extend(ListenerReading::new(cookie, &state, sees_enqueues));
                 self.loaded.maps.forget_listener(cookie)?;
                 self.suspects.remove(&cookie);
             } else {
@@ -216,6 +238,37 @@ impl Tracepoint {
             }
         }
         Ok(scan)
+    }
+
+    /// The accept queues of the calling thread's network namespace that are not empty, by their listener's cookie. Cheap
+    /// where there are few listeners, however many connections.
+    ///
+    /// # Errors
+    /// When there is no iterator or it fails; nothing is known of any queue then.
+    pub fn scan_queues(&mut self) -> Result<BTreeMap<u64, ScannedQueue>, ScanError> {
+        if !self.loaded.scans_queues {
+            return Err(ScanError::Unavailable);
+        }
+        iter::scan_queues(&mut self.loaded.object).map_err(ScanError::Failed)
+    }
+
+    /// Begins to count refused SYNs of all sockets of the host, unless that is done already or the hook says why it
+    /// cannot be. It costs something for each packet that a socket receives.
+    ///
+    /// # Errors
+    /// One line that says why not.
+    pub fn watch_syns(&mut self) -> Result<(), String> {
+        if self.syn_watch.is_none()
+            && let Some(root) = &self.loaded.syn_root
+        {
+            self.syn_watch = Some(overflow_hooks::watch_syns(&mut self.loaded.object, root)?);
+        }
+        Ok(())
+    }
+
+    /// Ends what [`Self::watch_syns`] began.
+    pub fn unwatch_syns(&mut self) {
+        self.syn_watch = None;
     }
 
     /// Begins an audit; then scan every namespace, [`Audit::add`] what was seen, and [`Self::finish_audit`].
@@ -280,10 +333,10 @@ impl ListenerReading {
             depth_peak: sees_enqueues.then(|| u32::try_from(state.peak).unwrap_or(u32::MAX)),
             enqueued: sees_enqueues.then_some(state.enqueued),
             accepted: None,
-            overflow_syn: None,
-            overflow_ack: None,
-            lost: None,
-            oldest_queued_ns: None,
+            overflow_syn: Some(state.overflow_syn),
+            overflow_ack: Some(state.overflow_ack),
+            lost: Some(state.lost),
+            oldest_queued_ns: (state.head_ns != 0).then_some(state.head_ns),
             sojourn: None,
             owner_cgroup: (state.owner_cgroup != 0).then_some(state.owner_cgroup),
             opened_ns: (state.opened_ns != 0).then_some(state.opened_ns),

@@ -87,8 +87,12 @@ pub struct ListenerView {
     pub enqueued_total: Option<u64>,
     /// Connections that left it by accept since it was first seen.
     pub accepted_total: Option<u64>,
-    /// Packets refused because the queue was full; known to be 0 when the socket dropped nothing.
+    /// Packets refused because the queue was full, since it was first seen: attempts and not clients, because each retry
+    /// counts. `None` where something was dropped and nobody saw why; never 0 then.
     pub overflows_total: Option<u64>,
+    /// For how long `overflows_total` has missed nothing, where that is not since it was first seen: on the tracepoint
+    /// tier SYNs are looked at only while a queue is nearly full or handshakes are refused.
+    pub overflows_since_seconds: Option<f64>,
     /// Of those, SYNs. `None` where that stage is not seen.
     pub overflow_syn_total: Option<u64>,
     /// Of those, last packets of a handshake. `None` where that stage is not seen.

@@ -127,6 +127,7 @@ mod tests {
             enqueued_total: None,
             accepted_total: None,
             overflows_total: None,
+            overflows_since_seconds: None,
             overflow_syn_total: None,
             overflow_ack_total: None,
             lost_total: None,

@@ -16,7 +16,8 @@ impl Sampler {
             Group::At(path) => Some(path),
             Group::Gone | Group::Unattributed => None,
         };
-        let listeners = self.ledger.views(self.tier, owner, |inode| self.holders.of(inode));
+        let taken_ns = monotonic_ns();
+        let listeners = self.ledger.views(self.tier, taken_ns, owner, |inode| self.holders.of(inode));
         let mut unattributed = 0;
         let cgroups = open.map(|open| {
             let mut views = Vec::with_capacity(open.len());
@@ -36,7 +37,7 @@ impl Sampler {
             views
         });
         Observation {
-            taken_ns: monotonic_ns(),
+            taken_ns,
             tier: self.tier,
             degraded: self.degraded(open.is_some(), unattributed),
             namespaces: self.namespace_views(&listeners),
@@ -77,6 +78,7 @@ impl Sampler {
             );
         }
         lines.extend(self.unread.clone());
+        lines.extend(self.unwatched.clone());
         let denied = self.namespaces.denied();
         if denied > 0 {
             let why = preflight::namespaces_obstacle().unwrap_or_else(|| "not permitted".to_owned());

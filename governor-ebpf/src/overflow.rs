@@ -1,0 +1,25 @@
+//! Packets refused because the accept queue was full, counted on the listener by the stage at which it happened. Every
+//! hook of either stage, on every tier, counts here; which one is attached is the loader's choice, and it attaches one a
+//! stage. Whether a packet is refused is for the hook to say.
+
+use crate::error::Error;
+use crate::listener;
+use crate::sock::Sock;
+
+/// Whether a connection that wants to enter the queue now is refused: the kernel's own test.
+#[inline(always)]
+pub(crate) fn is_full(sk: Sock) -> bool {
+    sk.depth() > sk.backlog()
+}
+
+/// Counts a SYN refused.
+#[inline(always)]
+pub(crate) fn syn(sk: Sock, cookie: u64) -> Result<(), Error> {
+    listener::find(sk, cookie).map(|listener| listener.overflow_syn.add(1))
+}
+
+/// Counts the last packet of a handshake refused.
+#[inline(always)]
+pub(crate) fn ack(sk: Sock, cookie: u64) -> Result<(), Error> {
+    listener::find(sk, cookie).map(|listener| listener.overflow_ack.add(1))
+}

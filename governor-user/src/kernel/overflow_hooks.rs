@@ -1,0 +1,177 @@
+//! The hooks of the tracepoint tier that count packets refused because an accept queue was full: at the last packet of a
+//! handshake by the kernel's reason for dropping it, at the SYN by a program at the root of the v2 hierarchy that is
+//! attached for a while only. Resolves what they need, loads and attaches them; counts nothing.
+
+use super::btf::{BtfError, Layouts};
+use super::loader::{Loaded, chain, one_line};
+use super::maps::Maps;
+use super::provoke::{self, Refused};
+use super::selftest;
+use super::view::{HookEvent, HookView};
+use aya::programs::{CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, Iter, ProgramError, cgroup_skb::CgroupSkbLink};
+use aya::{Btf, Ebpf};
+use governor_common::abi::{ListenerState, Offsets};
+use rustix::time::{ClockId, clock_gettime};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Arguments of `kfree_skb`, of which the last is the socket that refused.
+const DISCARD_ARGUMENTS: usize = 4;
+/// Inode number of the root of the v2 hierarchy. A mount that begins below it shows part of the host only.
+const HIERARCHY_ROOT: u64 = 1;
+const NO_PROGRAM: &str = "the object has no such program";
+
+/// Why each of the two stages, and the scan of the queues, cannot work on this kernel; empty where they can.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Obstacles {
+    pub(super) ack: Option<String>,
+    pub(super) syn: Option<String>,
+    pub(super) queues: Option<String>,
+}
+
+/// Finds what the programs of this file read, and says what is missing.
+pub(super) fn resolve(kernel: &Layouts<'_>, offsets: &mut Offsets) -> Obstacles {
+    let queues = resolve_queue(kernel, offsets).err().map(|error| error.to_string());
+    let cookies = resolve_cookies(kernel, offsets).err().map(|error| error.to_string());
+    // A kernel that does not know migration resets every queue of a listener that closes, which the programs assume.
+    let _none_here = resolve_migration(kernel, offsets);
+    Obstacles { ack: resolve_reasons(kernel, offsets).err(), syn: queues.clone().or(cookies), queues }
+}
+
+fn resolve_queue(kernel: &Layouts<'_>, offsets: &mut Offsets) -> Result<(), BtfError> {
+    offsets.queue_head = kernel.offset("inet_connection_sock.icsk_accept_queue.rskq_accept_head", 8)?;
+    offsets.queue_half_open = kernel.offset("inet_connection_sock.icsk_accept_queue.qlen", 4)?;
+    offsets.request_child = kernel.offset("request_sock.sk", 8)?;
+    offsets.request_next = kernel.offset("request_sock.dl_next", 8)?;
+    offsets.has_queue = 1;
+    Ok(())
+}
+
+fn resolve_migration(kernel: &Layouts<'_>, offsets: &mut Offsets) -> Result<(), BtfError> {
+    offsets.net_migrate = kernel.offset("net.ipv4.sysctl_tcp_migrate_req", 1)?;
+    offsets.sock_group = kernel.offset("sock.sk_reuseport_cb", 8)?;
+    offsets.group_members = kernel.offset("sock_reuseport.num_socks", 2)?;
+    offsets.has_migration = 1;
+    Ok(())
+}
+
+fn resolve_cookies(kernel: &Layouts<'_>, offsets: &mut Offsets) -> Result<(), BtfError> {
+    const SETTING: &str = "net.ipv4.sysctl_tcp_syncookies";
+    // An int on older kernels, of which the first byte is as good on this byte order.
+    let wide = if cfg!(target_endian = "little") { kernel.offset(SETTING, 4) } else { kernel.offset(SETTING, 1) };
+    offsets.net_cookies = kernel.offset(SETTING, 1).or(wide)?;
+    Ok(())
+}
+
+fn resolve_reasons(kernel: &Layouts<'_>, offsets: &mut Offsets) -> Result<(), String> {
+    let reason = |name: &str| kernel.enumerator("skb_drop_reason", &format!("SKB_DROP_REASON_{name}"));
+    offsets.reason_overflow = reason("TCP_LISTEN_OVERFLOW").map_err(|error| error.to_string())?;
+    offsets.reason_no_socket = reason("NO_SOCKET").map_err(|error| error.to_string())?;
+    match kernel.tracepoint_arguments("kfree_skb") {
+        Ok(count) if count >= DISCARD_ARGUMENTS => Ok(()),
+        Ok(count) => Err(format!("this kernel's kfree_skb has {count} arguments and does not name the socket")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Loads the program that looks at SYNs; it is attached by [`watch_syns`].
+pub(super) fn load_syn(object: &mut Ebpf) -> Result<(), String> {
+    syn_program(object)?.load().map_err(|error| one_line(&error))
+}
+
+/// Loads the scan of the accept queues.
+pub(super) fn load_queue_scan(object: &mut Ebpf, btf: &Btf) -> Result<(), String> {
+    let program = object.program_mut("scan_queues").ok_or(NO_PROGRAM)?;
+    let program: &mut Iter = program.try_into().map_err(|error: ProgramError| one_line(&error))?;
+    program.load("tcp", btf).map_err(|error| one_line(&error))
+}
+
+/// Has a packet refused at either stage and sees whether it is counted as often as the kernel counts it. A hook that
+/// counts something else is not used, and says so.
+pub(super) fn prove(loaded: &mut Loaded) {
+    if loaded.acks_since_ns.is_some()
+        && let Err(reason) = selftest::apart(|| prove_ack(&loaded.maps)).map_err(|error| chain(&error)).flatten()
+    {
+        loaded.acks_since_ns = None;
+        give_up(&mut loaded.hooks, HookEvent::OverflowAck, &reason);
+    }
+    if let Some(root) = &loaded.syn_root {
+        let (object, maps) = (&mut loaded.object, &loaded.maps);
+        let proved = watch_syns(object, root)
+            .and_then(|_watch| selftest::apart(|| prove_syn(maps)).map_err(|error| chain(&error)).flatten());
+        if let Err(reason) = proved {
+            loaded.syn_root = None;
+            give_up(&mut loaded.hooks, HookEvent::OverflowSyn, &reason);
+        }
+    }
+}
+
+fn prove_ack(maps: &Maps) -> Result<(), String> {
+    let refused = provoke::refuse_ack().map_err(|error| chain(&error))?;
+    agree(maps, &refused, |listener| listener.overflow_ack)
+}
+
+fn prove_syn(maps: &Maps) -> Result<(), String> {
+    let refused = provoke::refuse_syn().map_err(|error| chain(&error))?;
+    agree(maps, &refused, |listener| listener.overflow_syn)
+}
+
+fn agree(maps: &Maps, refused: &Refused, count: impl Fn(&ListenerState) -> u64) -> Result<(), String> {
+    let listener = maps.listener(refused.cookie).map_err(|error| chain(&error))?;
+    let counted = listener.as_ref().map_or(0, count);
+    if counted == refused.times && counted > 0 {
+        return Ok(());
+    }
+    Err(format!("the self-test had {} packets refused, and {counted} were counted", refused.times))
+}
+
+fn give_up(hooks: &mut [HookView], event: HookEvent, reason: &str) {
+    for hook in hooks.iter_mut().filter(|hook| hook.event == Some(event)) {
+        hook.active = false;
+        reason.clone_into(&mut hook.note);
+        for candidate in &mut hook.candidates {
+            candidate.fires = false;
+            reason.clone_into(&mut candidate.reason);
+        }
+    }
+}
+
+/// SYNs are being looked at. Dropping it ends that.
+#[derive(Debug)]
+pub(super) struct SynWatch {
+    _link: CgroupSkbLink,
+    /// `CLOCK_MONOTONIC` nanoseconds from which on no SYN was missed.
+    pub(super) since_ns: u64,
+}
+
+/// Begins to look at the SYNs of every socket below `root`, the v2 mount.
+pub(super) fn watch_syns(object: &mut Ebpf, root: &Path) -> Result<SynWatch, String> {
+    let said = |error: &dyn std::error::Error| format!("{}: {}", root.display(), chain(error));
+    let folder = File::open(root).map_err(|error| said(&error))?;
+    if folder.metadata().map_err(|error| said(&error))?.ino() != HIERARCHY_ROOT {
+        return Err(format!("{} is not the root of the host's v2 hierarchy", root.display()));
+    }
+    let program = syn_program(object)?;
+    let attached = program
+        .attach(&folder, CgroupSkbAttachType::Ingress, CgroupAttachMode::Single)
+        .map_err(|error| said(&error))?;
+    let link = program.take_link(attached).map_err(|error| said(&error))?;
+    Ok(SynWatch { _link: link, since_ns: now_ns() })
+}
+
+fn syn_program(object: &mut Ebpf) -> Result<&mut CgroupSkb, String> {
+    let program = object.program_mut("syn_ingress").ok_or(NO_PROGRAM)?;
+    program.try_into().map_err(|error: ProgramError| one_line(&error))
+}
+
+/// The clock that the programs read too.
+pub(super) fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+#[path = "overflow_hooks_tests.rs"]
+mod tests;
