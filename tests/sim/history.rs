@@ -2,7 +2,7 @@
 //! Facts of every kind come in at random, sensible and senseless ones; policies are small, so that limits are met all
 //! the time. A history that fails is shortened before it is shown.
 
-mod facts;
+pub(crate) mod facts;
 mod pair;
 pub(crate) mod part;
 mod policies;
@@ -19,7 +19,7 @@ use governor_engine::time::Instant;
 use facts::Facts;
 use pair::Pair;
 
-const STEPS_PER_HISTORY: u64 = 400;
+pub(crate) const STEPS_PER_HISTORY: u64 = 400;
 
 /// What happened under which policy.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ fn generate(facts: &mut Facts, history: &mut History) {
     let mut pair = Pair::new(&history.policy);
     for _ in 0..STEPS_PER_HISTORY {
         let at = facts.pass_time(pair.next_deadline());
-        let step = Step { at, input: facts.next(&pair).and_then(part::input) };
+        let step = Step { at, input: facts.next().and_then(part::input) };
         history.steps.push(step.clone());
         facts.learn(&pair.step(step));
     }

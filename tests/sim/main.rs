@@ -1,9 +1,11 @@
 //! The engine in simulated time. `history` compares it with the reference model on generated histories; `workloads` runs
-//! the scenarios of `tests/scenarios`, the production incident among them. `SIM_STEPS` and `SIM_SEED` scale and replay
+//! the scenarios of `tests/scenarios`, the production incident among them; `properties` says what must hold whatever
+//! happens. `SIM_STEPS` and `SIM_SEED` scale and replay
 //! the first.
 
 mod history;
 mod model;
+mod properties;
 mod workloads;
 
 fn number(name: &str, default: u64) -> u64 {

@@ -6,15 +6,16 @@ use governor_engine::policy::{Override, Policy};
 use governor_engine::time::{Duration, Instant};
 use support::random::Random;
 
-use super::pair::Pair;
 use super::policies::{any_entitlement, any_policy, broken};
 
-pub(super) struct Facts {
+/// A proxy that is not in its right mind: knows what it holds and awaits, and does anything with it.
+pub(crate) struct Facts {
     random: Random,
     policy: Policy,
     now: Instant,
     next_request: u32,
     leases: Vec<(SessionId, LeaseId)>,
+    waiting: Vec<(SessionId, RequestId)>,
     /// Leases that were suspended, resumed since or not.
     idle: Vec<(SessionId, LeaseId)>,
 }
@@ -22,27 +23,31 @@ pub(super) struct Facts {
 const SESSIONS: u64 = 4;
 
 impl Facts {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let policy = any_policy(&mut random);
-        Self { random, policy, now: Instant::ZERO, next_request: 0, leases: vec![], idle: vec![] }
+        Self { random, policy, now: Instant::ZERO, next_request: 0, leases: vec![], waiting: vec![], idle: vec![] }
     }
 
     /// The policy that the history starts with.
-    pub(super) fn policy(&self) -> Policy {
+    pub(crate) fn policy(&self) -> Policy {
         self.policy.clone()
     }
 
     /// What the engine answered.
-    pub(super) fn learn(&mut self, outputs: &[Output]) {
+    pub(crate) fn learn(&mut self, outputs: &[Output]) {
         for output in outputs {
             match output {
-                Output::Grant(grant) => self.leases.extend(grant.lease.map(|lease| (grant.session, lease))),
+                Output::Grant(grant) => {
+                    self.leases.extend(grant.lease.map(|lease| (grant.session, lease)));
+                    self.waiting.retain(|it| *it != (grant.session, grant.request));
+                }
+                Output::Parked { session, request } => self.waiting.push((*session, *request)),
+                Output::Shed { session, request, .. } | Output::Reject { session, request, .. } => {
+                    self.waiting.retain(|it| it != &(*session, *request));
+                }
                 Output::Registered { session, new, .. } => self.leases.extend(new.map(|lease| (*session, lease))),
-                Output::Shed { .. }
-                | Output::Reject { .. }
-                | Output::Parked { .. }
-                | Output::Revoke { .. }
+                Output::Revoke { .. }
                 | Output::ClientGone { .. }
                 | Output::TierAsk { .. }
                 | Output::WouldHave { .. } => {}
@@ -51,7 +56,7 @@ impl Facts {
     }
 
     /// The time of the next step.
-    pub(super) fn pass_time(&mut self, deadline: Option<Instant>) -> Instant {
+    pub(crate) fn pass_time(&mut self, deadline: Option<Instant>) -> Instant {
         let by = match self.random.below(100) {
             0..30 => 0,
             30..85 => self.random.below(400),
@@ -68,7 +73,7 @@ impl Facts {
     }
 
     /// The next fact; sometimes only time passes.
-    pub(super) fn next(&mut self, pair: &Pair) -> Option<Input> {
+    pub(crate) fn next(&mut self) -> Option<Input> {
         if self.random.chance(10) {
             return None;
         }
@@ -85,7 +90,7 @@ impl Facts {
                 Input::Renew { session, lease, idle }
             }
             70..73 => {
-                let (session, request) = self.any_unanswered(session, pair);
+                let (session, request) = self.any_waiting(session);
                 Input::Cancel { session, request }
             }
             73..79 => {
@@ -111,7 +116,7 @@ impl Facts {
                 Input::Resume { session, request: self.any_request(), lease }
             }
             109..113 => {
-                let (session, work) = self.any_work(session, pair);
+                let (session, work) = self.any_work(session);
                 Input::ClientGone { session, work }
             }
             113..115 => Input::OverloadChanged { level: self.any_level() },
@@ -226,13 +231,13 @@ impl Facts {
         }
     }
 
-    fn any_unanswered(&mut self, session: SessionId, pair: &Pair) -> (SessionId, RequestId) {
-        self.random.pick(&pair.unanswered()).copied().unwrap_or((session, RequestId(0)))
+    fn any_waiting(&mut self, session: SessionId) -> (SessionId, RequestId) {
+        self.random.pick(&self.waiting).copied().unwrap_or((session, RequestId(0)))
     }
 
-    fn any_work(&mut self, session: SessionId, pair: &Pair) -> (SessionId, Work) {
+    fn any_work(&mut self, session: SessionId) -> (SessionId, Work) {
         if self.random.chance(50) {
-            let (session, request) = self.any_unanswered(session, pair);
+            let (session, request) = self.any_waiting(session);
             return (session, Work::Request(request));
         }
         let (session, lease) = self.any_lease(session);

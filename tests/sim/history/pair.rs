@@ -35,10 +35,6 @@ impl Pair {
         self.engine.poll_timeout()
     }
 
-    pub(super) fn unanswered(&self) -> Vec<(SessionId, RequestId)> {
-        self.unanswered.keys().copied().collect()
-    }
-
     /// Both take the step; the orders they agree on.
     pub(super) fn step(&mut self, step: Step) -> Vec<Output> {
         self.now = self.now.max(step.at);

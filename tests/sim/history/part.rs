@@ -15,7 +15,7 @@ pub(crate) fn is_compared(part: &str) -> bool {
     COMPARED.contains(&part) || ASKED.split(',').any(|asked| asked == part || asked == "all")
 }
 
-pub(super) fn policy(mut policy: Policy) -> Policy {
+pub(crate) fn policy(mut policy: Policy) -> Policy {
     if !is_compared("orgs") {
         let entitlements = policy.classes.iter_mut().map(|c| &mut c.entitlement);
         let entitlements = entitlements.chain(policy.orgs.iter_mut().map(|o| &mut o.entitlement));
@@ -36,7 +36,7 @@ pub(super) fn policy(mut policy: Policy) -> Policy {
     policy
 }
 
-pub(super) fn input(input: Input) -> Option<Input> {
+pub(crate) fn input(input: Input) -> Option<Input> {
     Some(match input {
         Input::Acquire(mut acquire) => {
             if !is_compared("orgs") {

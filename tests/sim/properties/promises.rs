@@ -1,0 +1,119 @@
+//! Promises that hold after every step of any history.
+
+use std::collections::BTreeSet;
+
+use governor_engine::io::{Acquire, Input, Kind, Output, Reason};
+use governor_engine::policy::{FairShare, Mode};
+use governor_engine::snapshot::PoolView;
+
+use super::watch::{Watch, after_every_step, headroom, is_plain, is_up, ordinary_slots};
+
+#[test]
+fn no_grant_lifts_a_member_above_its_slots_or_ordinary_leases_above_capacity() {
+    after_every_step(|watch, input, _| {
+        // What shrinks a pool after a deadline was served in the same step may leave more than fits, by right.
+        let shrinks = matches!(
+            input,
+            Some(Input::PolicyChanged(_) | Input::MemberReport { .. } | Input::Register(_) | Input::Bypass { .. })
+        );
+        if shrinks || watch.bypass {
+            return Ok(());
+        }
+        let leases = watch.engine.leases();
+        for (asked, answer) in &watch.answered {
+            let Output::Grant(grant) = answer else { continue };
+            let Some(lease) = leases.iter().find(|lease| Some(lease.lease) == grant.lease) else { continue };
+            let Some(pool) = watch.pool(lease.pool) else { continue };
+            let Some(member) = pool.members.iter().find(|member| Some(member.member) == lease.member) else { continue };
+            if member.in_flight > member.slots {
+                return Err(format!("{member:?} runs more than it has slots"));
+            }
+            let ordinary = watch.counted(&pool).iter().filter(|l| l.kind == Kind::Ordinary && !l.child).count();
+            if is_plain(asked) && is_up(member) && ordinary > pool.capacity as usize {
+                return Err(format!("{ordinary} ordinary leases in a capacity of {}", pool.capacity));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_share_refusal_implies_that_only_the_headroom_is_left() {
+    after_every_step(|watch, _, outputs| {
+        for output in outputs {
+            let (Output::Shed { decision, .. } | Output::WouldHave { decision }) = output else { continue };
+            let name = watch.pool(decision.pool).map(|pool| pool.name);
+            let policy = watch.policy.pools.iter().find(|pool| Some(&pool.name) == name.as_ref());
+            let Some(FairShare::MaxMin { headroom: of }) = policy.map(|pool| pool.fair_share) else { continue };
+            let n = decision.numbers;
+            if decision.reason == Reason::FairShare && n.in_flight < n.capacity - headroom(of, n.capacity) {
+                return Err(format!("{n:?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_free_slot_and_an_eligible_parked_request_imply_a_grant_in_the_same_step() {
+    after_every_step(|watch, _, _| {
+        for acquire in watch.waiting.values().filter(|acquire| is_plain(acquire)) {
+            let Some(pool) = watch.pool(acquire.pool) else { return Err("waits in no pool".to_owned()) };
+            if watch.bypass || (has_room(watch, &pool) && is_eligible(watch, &pool, acquire)) {
+                return Err(format!("{acquire:?} waits although {pool:?} has a slot for it"));
+            }
+        }
+        Ok(())
+    });
+}
+
+fn has_room(watch: &Watch, pool: &PoolView) -> bool {
+    let ordinary = watch.counted(pool).iter().filter(|lease| lease.kind == Kind::Ordinary && !lease.child).count();
+    let free = pool.members.iter().any(|member| is_up(member) && member.in_flight < ordinary_slots(member));
+    free && ordinary < pool.capacity as usize
+}
+
+/// Whether the share test lets it in, as far as one can say without the reference: always where no rule acts, below
+/// congestion, and by the equal split.
+fn is_eligible(watch: &Watch, pool: &PoolView, acquire: &Acquire) -> bool {
+    if pool.mode == Mode::Observe || acquire.key.is_none() {
+        return true;
+    }
+    let counted = watch.counted(pool);
+    let t = u32::try_from(counted.len()).expect("few");
+    match pool.fair_share {
+        FairShare::Off => true,
+        FairShare::MaxMin { headroom: of } => t < pool.capacity - headroom(of, pool.capacity),
+        FairShare::EqualSplit { threshold } => {
+            let policy = watch.policy.pools.iter().find(|policy| policy.name == pool.name).expect("it is there");
+            let mut keys: BTreeSet<_> = counted.iter().filter_map(|lease| lease.key).collect();
+            keys.extend(acquire.key);
+            let share = policy.min_guarantee.max(pool.capacity / u32::try_from(keys.len()).expect("few"));
+            let held = counted.iter().filter(|lease| lease.key == acquire.key).count();
+            t * 100 < pool.capacity * u32::from(threshold) || held < share as usize
+        }
+    }
+}
+
+#[test]
+fn a_lease_ends_only_by_its_holder_its_time_its_session_or_an_operator() {
+    after_every_step(|watch, input, outputs| {
+        let leases = watch.engine.leases();
+        let by_order = |id| outputs.iter().any(|output| matches!(output, Output::Revoke { lease, .. } if *lease == id));
+        let by_holder = |id| match input {
+            Some(Input::Release { lease, .. }) => *lease == id,
+            // A move that finds no other member ends its lease, at once or when its wait is over.
+            _ => outputs.iter().any(|output| matches!(output, Output::Shed { .. })),
+        };
+        let by_session = |session| {
+            watch.lost.contains(&session)
+                || matches!(input, Some(Input::SessionGone { session: gone } | Input::SessionLost { session: gone }) if *gone == session)
+        };
+        for lease in watch.before.iter().filter(|lease| !leases.iter().any(|left| left.lease == lease.lease)) {
+            if !by_order(lease.lease) && !by_holder(lease.lease) && !by_session(lease.session) {
+                return Err(format!("{lease:?} is gone"));
+            }
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,166 @@
+//! Promises about pools whose keys want more than there is, for pools of every size.
+
+use std::collections::BTreeMap;
+
+use governor_engine::Engine;
+use governor_engine::id::{KeyId, LeaseId, OrgId, RequestId, SessionId};
+use governor_engine::io::{Acquire, Input, Output};
+use governor_engine::policy::{FairShare, Headroom, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
+use governor_engine::time::{Duration, Instant};
+use support::random::Random;
+
+use super::watch::headroom;
+
+const SESSION: SessionId = SessionId(1);
+const POOLS: u64 = 60;
+
+/// Who asks: a key, in an org or not.
+type Asker = (u128, Option<u128>);
+
+/// A pool at random under max-min and keys that always have one request waiting.
+struct Crowd {
+    random: Random,
+    engine: Engine,
+    policy: Policy,
+    capacity: u32,
+    headroom: u32,
+    askers: Vec<Asker>,
+    next: u32,
+    asked: BTreeMap<RequestId, Asker>,
+    held: Vec<(Asker, LeaseId)>,
+    now: Instant,
+}
+
+impl Crowd {
+    fn new(seed: u64, adjust: impl FnOnce(&mut Policy)) -> Self {
+        let mut random = Random::new(seed);
+        let members = (0..random.within(1, 5)).map(|n| MemberPolicy {
+            name: format!("m{n}"),
+            slots: random.within(1, 9),
+            reserve: random.within(0, 2),
+            draining: false,
+        });
+        let members: Vec<MemberPolicy> = members.collect();
+        let capacity = members.iter().map(|m| m.slots.saturating_sub(m.reserve).max(1)).sum();
+        let of = if random.chance(50) { Headroom::default() } else { Headroom::Slots(random.within(0, 3)) };
+        let mut policy = Policy {
+            node: NodePolicy { cap: 0, lease_ttl: Duration::from_secs(1_000_000), ..NodePolicy::default() },
+            pools: vec![PoolPolicy {
+                name: "pool".to_owned(),
+                members,
+                fair_share: FairShare::MaxMin { headroom: of },
+                mode: Mode::Enforce,
+                max_wait: Duration::from_secs(1_000_000),
+                ..PoolPolicy::default()
+            }],
+            ..Policy::default()
+        };
+        adjust(&mut policy);
+        let engine = Engine::new(policy.clone(), 1).expect("the policy is sound");
+        Self {
+            random,
+            engine,
+            policy,
+            capacity,
+            headroom: headroom(of, capacity),
+            askers: vec![],
+            next: 0,
+            asked: BTreeMap::new(),
+            held: vec![],
+            now: Instant::ZERO,
+        }
+    }
+
+    fn shared(&self) -> usize {
+        (self.capacity - self.headroom) as usize
+    }
+
+    fn put(&mut self, input: Input) {
+        self.engine.handle_input(input, self.now);
+        while let Some(output) = self.engine.poll_output() {
+            match output {
+                Output::Grant(grant) => {
+                    let asker = self.asked.remove(&grant.request).expect("asked once");
+                    self.held.push((asker, grant.lease.expect("counted work")));
+                }
+                Output::Parked { .. } => {}
+                other @ (Output::Shed { .. }
+                | Output::Reject { .. }
+                | Output::Registered { .. }
+                | Output::Revoke { .. }
+                | Output::ClientGone { .. }
+                | Output::TierAsk { .. }
+                | Output::WouldHave { .. }) => panic!("no part of these tests: {other:?}"),
+            }
+        }
+    }
+
+    fn ask(&mut self, asker: Asker) {
+        self.next += 1;
+        let request = RequestId(self.next);
+        self.asked.insert(request, asker);
+        let (key, org) = asker;
+        let acquire =
+            Acquire { session: SESSION, request, key: Some(KeyId(key)), org: org.map(OrgId), ..Acquire::default() };
+        self.put(Input::Acquire(acquire));
+    }
+
+    /// Leases end one by one and everybody who waits for nothing asks again, until things have settled.
+    fn churn(&mut self) {
+        for _ in 0..30 * self.capacity {
+            for asker in self.askers.clone() {
+                if !self.asked.values().any(|waiting| *waiting == asker) {
+                    self.ask(asker);
+                }
+            }
+            self.now = self.now.after(Duration::from_millis(10));
+            let at = usize::try_from(self.random.below(self.held.len() as u64)).expect("few");
+            if at < self.held.len() {
+                let (_, lease) = self.held.swap_remove(at);
+                self.put(Input::Release { session: SESSION, lease });
+            }
+        }
+        // To the last slot that anybody may have.
+        for _ in 0..self.capacity {
+            for asker in self.askers.clone() {
+                if !self.asked.values().any(|waiting| *waiting == asker) {
+                    self.ask(asker);
+                }
+            }
+        }
+    }
+
+    fn holds(&self, who: impl Fn(&Asker) -> bool) -> usize {
+        self.held.iter().filter(|(asker, _)| who(asker)).count()
+    }
+}
+
+#[test]
+fn a_lone_key_reaches_capacity_less_headroom_and_no_more() {
+    for seed in 1..=POOLS {
+        let mut crowd = Crowd::new(seed, |_| {});
+        crowd.askers = vec![(1, None)];
+        crowd.churn();
+        assert_eq!(crowd.held.len(), crowd.shared(), "seed {seed}: {:?}", crowd.policy);
+    }
+}
+
+#[test]
+fn equal_keys_with_endless_demand_hold_equal_parts_or_one_more() {
+    for seed in 1..=POOLS {
+        let mut crowd = Crowd::new(seed, |_| {});
+        let keys = u128::from(crowd.random.within(2, 8));
+        crowd.askers = (1..=keys).map(|key| (key, None)).collect();
+        crowd.churn();
+        let part = crowd.shared() / usize::try_from(keys).expect("few");
+        for key in 1..=keys {
+            let held = crowd.holds(|asker| asker.0 == key);
+            assert!(
+                (part..=part + 1).contains(&held),
+                "seed {seed}: key {key} of {keys} holds {held}, not {part} or one more: {:?}",
+                crowd.policy
+            );
+        }
+        assert_eq!(crowd.held.len(), crowd.shared(), "seed {seed}: nothing is left idle");
+    }
+}
