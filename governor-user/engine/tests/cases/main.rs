@@ -5,5 +5,6 @@ mod limits;
 mod members;
 mod parking;
 mod reload;
+mod retry_after;
 mod shares;
 mod world;

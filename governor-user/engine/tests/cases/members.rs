@@ -5,7 +5,7 @@ use governor_engine::io::{Acquire, Kind, MemberNews, Origin, Output, Reason};
 use governor_engine::snapshot::MemberState;
 use governor_engine::time::{Duration, Instant};
 
-use crate::world::{POOL, World, is_parked, member, policy, shed};
+use crate::world::{POOL, World, is_parked, lease, member, policy, shed};
 
 #[test]
 fn a_member_that_fails_cools_briefly_and_one_stays_selectable() {
@@ -70,4 +70,38 @@ fn a_draining_member_shows_it_and_takes_nothing() {
     let mut world = World::new(policy);
     assert_eq!(member(&world.ask_for(1)), 1);
     assert_eq!(world.engine.snapshot().pools[0].members[0].state, MemberState::Draining);
+}
+
+#[test]
+fn members_that_fail_are_everybodys_529_and_a_key_over_its_share_is_its_own_429() {
+    let mut policy = policy(&[4, 4, 4, 4, 4]);
+    (policy.pools[0].exhausted_status, policy.pools[0].max_wait) = (529, Duration::ZERO);
+    let mut world = World::new(policy);
+    let member_2 = |acquire: &mut Acquire| acquire.candidates = vec![MemberId(2)];
+    let running: Vec<_> = (0..4).map(|_| lease(&world.ask(member_2))).collect();
+
+    // Eight fresh requests fail on one member while its streams run on and end well.
+    (0..8).for_each(|_| drop(world.report(2, MemberNews::Overloaded)));
+    running.into_iter().for_each(|lease| drop(world.release(lease)));
+    assert_eq!(shed(&world.ask(member_2)), (Reason::PoolExhausted, Origin::Pool, 529));
+    assert_ne!(member(&world.ask_for(1)), 2);
+
+    // No ramp: eight failures cool no longer than one.
+    world.at(10_000);
+    assert_eq!(member(&world.ask(member_2)), 2);
+
+    // A 429 takes only its own member out, until its reset.
+    world.report(3, MemberNews::RateLimited { until: Some(Instant::ZERO.after(Duration::from_secs(130))) });
+    assert_eq!(world.engine.capacity(POOL), Some(16));
+    world.at(129_999);
+    assert_eq!(world.engine.capacity(POOL), Some(16));
+    world.at(130_000);
+    assert_eq!(world.engine.capacity(POOL), Some(20));
+
+    // Of twenty slots a key beside another may hold ten while the pool is congested.
+    for key in [[1; 13].as_slice(), &[2; 2]].concat() {
+        world.held_for(key);
+    }
+    assert_eq!(shed(&world.ask_for(1)), (Reason::FairShare, Origin::Key, 429));
+    assert!(matches!(&world.ask_for(2)[..], [Output::Grant(_)]));
 }

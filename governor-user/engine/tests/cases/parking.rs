@@ -1,18 +1,18 @@
 //! Requests that wait, and clients that do not.
 
-use governor_engine::id::{LeaseId, RequestId};
+use governor_engine::id::{KeyId, LeaseId, RequestId};
 use governor_engine::io::{Input, Output};
 use governor_engine::time::{Duration, Instant};
 
 use crate::world::{SESSION, World, is_parked, policy};
 
-#[test]
-fn no_work_is_spent_on_clients_that_will_be_gone() {
+/// One slot, streams of a second, and clients that ask one after another this often and leave three seconds later, each
+/// with its key: how many finish and how many are refused.
+fn serve(clients: u64, every_millis: u64, until_millis: u64) -> (u32, u32) {
     let mut world = World::new(policy(&[1]));
     let mut running: Option<(LeaseId, u64)> = None;
     let (mut finished, mut refused) = (0, 0);
-    for tick in 0..60_u64 {
-        let now = tick * 100;
+    for now in (0..until_millis).step_by(10) {
         let mut seen = world.at(now);
         if let Some((lease, end)) = running
             && end == now
@@ -21,9 +21,10 @@ fn no_work_is_spent_on_clients_that_will_be_gone() {
             running = None;
             seen.extend(world.release(lease));
         }
-        if tick < 10 {
+        if now % every_millis == 0 && now / every_millis < clients {
             let deadline = Instant::ZERO.after(Duration::from_millis(now + 3_000));
-            seen.extend(world.ask(|acquire| acquire.deadline = Some(deadline)));
+            let key = KeyId(u128::from(now / every_millis % 20));
+            seen.extend(world.ask(|acquire| (acquire.key, acquire.deadline) = (Some(key), Some(deadline))));
         }
         for output in seen {
             if let Output::Grant(grant) = &output {
@@ -32,7 +33,22 @@ fn no_work_is_spent_on_clients_that_will_be_gone() {
             refused += u32::from(matches!(output, Output::Shed { .. }));
         }
     }
-    assert_eq!((finished, refused, running), (3, 7, None));
+    assert_eq!(running, None, "what was begun has ended");
+    (finished, refused)
+}
+
+#[test]
+fn no_work_is_spent_on_clients_that_will_be_gone() {
+    assert_eq!(serve(10, 100, 6_000), (3, 7));
+}
+
+#[test]
+fn more_arrivals_do_not_make_fewer_completions() {
+    // Twenty seconds of one slot: no more than twenty streams and the three that were waiting can end.
+    for every_millis in [500, 100, 50, 20] {
+        let (finished, _) = serve(20_000 / every_millis, every_millis, 25_000);
+        assert!((18..=23).contains(&finished), "{finished} finished at one arrival in {every_millis} ms");
+    }
 }
 
 #[test]
