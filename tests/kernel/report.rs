@@ -1,6 +1,6 @@
 //! Says what the kernel plane reached here, for people and for `cargo xtask vm`, which reads these lines.
 
-use governor_user::kernel::{self, Options};
+use governor_user::kernel::{self, Options, view::Tier};
 
 #[test]
 fn the_tier_and_every_hook_are_reported() {
@@ -11,9 +11,13 @@ fn the_tier_and_every_hook_are_reported() {
         println!("DEGRADED {}", one_line(line));
     }
     for hook in &seen.hooks {
-        let state = if hook.active { "active" } else { "inactive" };
-        // A purpose has spaces in it.
-        println!("HOOK\t{}\t{}\t{state}\t{}", one_line(&hook.purpose), one_line(&hook.hook), one_line(&hook.note));
+        let Some(event) = hook.event else { continue };
+        let reached = hook.tier().map_or("no", Tier::as_str);
+        let said = if hook.active { &hook.note } else { &hook.lost_without };
+        println!("HOOK\t{}\t{}\t{reached}\t{}", event.as_str(), one_line(&hook.hook), one_line(said));
+        for tried in hook.candidates.iter().filter(|candidate| !candidate.fires) {
+            println!("TRIED\t{}\t{}\t{}", event.as_str(), one_line(&tried.hook), one_line(&tried.reason));
+        }
     }
     assert!(!seen.hooks.is_empty());
 }

@@ -14,6 +14,7 @@ mod kernel;
 mod machine;
 mod matrix;
 mod program;
+mod reached;
 mod ready;
 mod release;
 mod series;
@@ -22,6 +23,7 @@ mod verdict;
 use crate::{exec, setup};
 use anyhow::{Context, Result, bail};
 use machine::Room;
+use reached::Reached;
 use ready::Ready;
 use series::Series;
 use std::fmt;
@@ -43,6 +45,9 @@ pub(crate) struct Args {
     /// Look for newer kernels than those fetched earlier
     #[arg(long)]
     update: bool,
+    /// Write the tier that each event reached into README.md, instead of comparing with it
+    #[arg(long)]
+    readme: bool,
     /// Longest silence of one machine, in seconds, before it is killed
     #[arg(long, value_name = "N", default_value_t = PATIENCE)]
     patience: u64,
@@ -72,7 +77,7 @@ pub(crate) struct Count {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let wanted: Vec<&str> = args.series.iter().map(String::as_str).collect();
     let rows = boot(&wanted, args)?;
-    let count = report(&rows);
+    let count = report(&rows, args.readme)?;
     if count.failed > 0 {
         bail!("{} failures in test machines", count.failed);
     }
@@ -84,8 +89,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// # Errors
 /// When no machine could be made.
 pub(crate) fn step(wanted: &[&str]) -> Result<Count> {
-    let args = Args { series: Vec::new(), update: false, patience: PATIENCE, at_once: None, tests: Vec::new() };
-    Ok(report(&boot(wanted, &args)?))
+    let args =
+        Args { series: Vec::new(), update: false, readme: false, patience: PATIENCE, at_once: None, tests: Vec::new() };
+    report(&boot(wanted, &args)?, false)
 }
 
 /// Runs the series named, all if none is.
@@ -116,8 +122,8 @@ fn boot(names: &[&str], args: &Args) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Prints the matrix and counts.
-fn report(rows: &[Row]) -> Count {
+/// Prints the matrix, holds it against README.md or writes it there, and counts.
+fn report(rows: &[Row], write: bool) -> Result<Count> {
     say(format_args!("{}", matrix::render(rows)));
     let mut count = Count::default();
     for row in rows {
@@ -133,7 +139,20 @@ fn report(rows: &[Row]) -> Count {
             }
         }
     }
-    count
+    let path = exec::root().join("README.md");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let (mut known, run) = (Reached::in_readme(&text)?, Reached::of(rows));
+    if write {
+        known.update(&run);
+        fs::write(&path, known.into_readme(&text)?).with_context(|| format!("cannot write {}", path.display()))?;
+        return Ok(count);
+    }
+    let wrong = known.differences(&run);
+    for line in &wrong {
+        say(format_args!("FAILED: {line}; `cargo xtask vm --readme -- report::` writes it"));
+    }
+    count.failed += usize::from(!wrong.is_empty());
+    Ok(count)
 }
 
 /// One machine for every two processors, as each emulates two: on two processors a pair took four times as long as one

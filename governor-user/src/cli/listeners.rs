@@ -2,9 +2,9 @@
 
 use super::answer::{Answer, Error};
 use super::client::with_query;
-use super::render::{Style, Table, or_dash, printable};
+use super::render::{Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::{ListenerGroup, ListenerView, Protocol};
+use crate::control::api::{ListenerGroup, ListenerView, Protocol, SojournView};
 use std::net::SocketAddr;
 
 /// Asks and shows.
@@ -38,24 +38,16 @@ fn group_table(groups: &[ListenerGroup], style: Style) -> String {
     table.text(style, "no listening sockets")
 }
 
-/// The network namespace is shown only where there is more than one; the cookie only in JSON.
+/// The network namespace is shown only where there is more than one, waits only where they are measured; the cookie
+/// and the histogram only in JSON.
 fn table(listeners: &[ListenerView], style: Style) -> String {
     let many_netns = listeners.windows(2).any(|pair| pair[0].netns != pair[1].netns);
+    let measured = listeners.iter().any(|listener| listener.sojourn.is_some());
     let mut titles = vec!["LISTENER"];
     titles.extend(many_netns.then_some(">NETNS"));
-    titles.extend([
-        ">DEPTH",
-        ">GONE",
-        ">BACKLOG",
-        ">PEAK",
-        ">ENQUEUED",
-        ">ACCEPTED",
-        ">OVERFLOWS",
-        ">DROPS",
-        "OWNER CGROUP",
-        "PIDS",
-        "TIER",
-    ]);
+    titles.extend([">DEPTH", ">GONE", ">OLDEST", ">BACKLOG", ">PEAK", ">ENQUEUED", ">ACCEPTED"]);
+    titles.extend(measured.then_some(">WAIT P50/P99/MAX"));
+    titles.extend([">OVERFLOWS", ">DROPS", "OWNER CGROUP", "PIDS", "TIER"]);
     let mut table = Table::new(&titles);
     for listener in listeners {
         let mut row = vec![place(listener)];
@@ -63,11 +55,15 @@ fn table(listeners: &[ListenerView], style: Style) -> String {
         row.extend([
             depth(listener),
             or_dash(listener.abandoned),
+            or_dash(listener.oldest_queued_seconds.map(duration)),
             or_dash(listener.backlog),
             or_dash(listener.depth_peak),
             or_dash(listener.enqueued_total),
             or_dash(listener.accepted_total),
-            or_dash(listener.overflows_total),
+        ]);
+        row.extend(measured.then(|| or_dash(listener.sojourn.as_ref().and_then(waits))));
+        row.extend([
+            overflows(listener),
             or_dash(listener.drops_total),
             or_dash(listener.owner_cgroup.as_deref().map(printable)),
             pids(&listener.pids),
@@ -92,6 +88,25 @@ fn depth(listener: &ListenerView) -> String {
     match listener.is_full() {
         Some(true) => format!("{} full", listener.depth),
         Some(false) | None => listener.depth.to_string(),
+    }
+}
+
+/// Median, 99th percentile and longest wait of the last interval, unless none was accepted in it.
+fn waits(sojourn: &SojournView) -> Option<String> {
+    let (p50, p99, longest) = (sojourn.p50_seconds?, sojourn.p99_seconds?, sojourn.max_seconds?);
+    Some(format!("{}/{}/{}", duration(p50), duration(p99), duration(longest)))
+}
+
+/// The total, and by stage where there are any; what one stage saw where the other is not seen.
+fn overflows(listener: &ListenerView) -> String {
+    let (syn, ack) = (listener.overflow_syn_total, listener.overflow_ack_total);
+    match (listener.overflows_total, syn, ack) {
+        (Some(0), ..) => "0".to_owned(),
+        (Some(total), Some(syn), Some(ack)) => format!("{total} ({syn} syn, {ack} ack)"),
+        (Some(total), ..) => total.to_string(),
+        (None, Some(syn), None) => format!("{syn} syn, ? ack"),
+        (None, None, Some(ack)) => format!("? syn, {ack} ack"),
+        (None, ..) => "-".to_owned(),
     }
 }
 
@@ -146,6 +161,7 @@ mod tests {
         let full = ListenerView {
             depth: 129,
             abandoned: Some(5),
+            oldest_queued_seconds: Some(12.4),
             depth_peak: Some(129),
             pids: vec![1, 2, 3, 4, 5],
             ..listener()
@@ -170,11 +186,43 @@ mod tests {
             ..listener()
         };
         insta::assert_snapshot!(table(&[full, at_limit, bare], Style::PLAIN), @"
-        LISTENER                 DEPTH  GONE  BACKLOG  PEAK  ENQUEUED  ACCEPTED  OVERFLOWS  DROPS  OWNER CGROUP                   PIDS      TIER
-        127.0.0.1:8080        129 full     5      128   129   1204551   1204551          0      0  /system.slice/gateway.service  1,2,3 +2  tracepoint
-        127.0.0.1:8080 mptcp       128     0      128    17   1204551   1204551          0      0  /system.slice/gateway.service  4211      tracepoint
-        [::]:443                     3     -        -     -         -         -          -      -  -                              -         procfs
+        LISTENER                 DEPTH  GONE  OLDEST  BACKLOG  PEAK  ENQUEUED  ACCEPTED  OVERFLOWS  DROPS  OWNER CGROUP                   PIDS      TIER
+        127.0.0.1:8080        129 full     5     12s      128   129   1204551   1204551          0      0  /system.slice/gateway.service  1,2,3 +2  tracepoint
+        127.0.0.1:8080 mptcp       128     0       -      128    17   1204551   1204551          0      0  /system.slice/gateway.service  4211      tracepoint
+        [::]:443                     3     -       -        -     -         -         -          -      -  -                              -         procfs
         ");
+    }
+
+    #[test]
+    fn waits_are_shown_where_they_are_measured() {
+        let busy = ListenerView {
+            sojourn: Some(SojournView {
+                p50_seconds: Some(0.000_061),
+                p99_seconds: Some(0.004_21),
+                max_seconds: Some(0.25),
+                ..SojournView::default()
+            }),
+            tier: Tier::Trampoline,
+            ..listener()
+        };
+        let quiet = ListenerView { sojourn: Some(SojournView::default()), ..busy.clone() };
+        insta::assert_snapshot!(table(&[busy, quiet], Style::PLAIN), @"
+        LISTENER        DEPTH  GONE  OLDEST  BACKLOG  PEAK  ENQUEUED  ACCEPTED  WAIT P50/P99/MAX  OVERFLOWS  DROPS  OWNER CGROUP                   PIDS  TIER
+        127.0.0.1:8080      0     0       -      128    17   1204551   1204551  61µs/4.2ms/250ms          0      0  /system.slice/gateway.service  4211  trampoline
+        127.0.0.1:8080      0     0       -      128    17   1204551   1204551                 -          0      0  /system.slice/gateway.service  4211  trampoline
+        ");
+    }
+
+    #[test]
+    fn a_stage_that_nobody_sees_is_no_zero() {
+        let seen = |overflows_total, overflow_syn_total, overflow_ack_total| {
+            overflows(&ListenerView { overflows_total, overflow_syn_total, overflow_ack_total, ..listener() })
+        };
+        assert_eq!(seen(Some(12), Some(5), Some(7)), "12 (5 syn, 7 ack)");
+        assert_eq!(seen(Some(0), Some(0), None), "0");
+        assert_eq!(seen(None, None, Some(7)), "? syn, 7 ack");
+        assert_eq!(seen(None, Some(5), None), "5 syn, ? ack");
+        assert_eq!(seen(None, None, None), "-");
     }
 
     #[test]

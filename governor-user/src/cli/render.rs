@@ -128,13 +128,21 @@ pub(super) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// Seconds as people say them, to two figures or the two largest units: `250ms`, `4.2s`, `42s`, `3m05s`, `2h10m`, `3d04h`.
+/// Seconds as people say them, to two figures or the two largest units: `61µs`, `4.2ms`, `250ms`, `4.2s`, `42s`, `3m05s`,
+/// `2h10m`, `3d04h`.
 pub(super) fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "-".to_owned();
     }
+    if seconds == 0.0 {
+        return "0s".to_owned();
+    }
+    if seconds < 0.000_999_5 {
+        return format!("{:.0}µs", seconds * 1e6);
+    }
     if seconds < 0.9995 {
-        return if seconds == 0.0 { "0s".to_owned() } else { format!("{:.0}ms", seconds * 1000.0) };
+        let shown = seconds * 1000.0;
+        return if shown < 9.95 && shown.fract() != 0.0 { format!("{shown:.1}ms") } else { format!("{shown:.0}ms") };
     }
     if seconds < 9.95 {
         return if seconds.fract() == 0.0 { format!("{seconds:.0}s") } else { format!("{seconds:.1}s") };
@@ -183,7 +191,8 @@ mod tests {
     fn durations_have_units_and_no_more_figures_than_they_deserve() {
         for (seconds, text) in [
             (0.0, "0s"),
-            (0.0004, "0ms"),
+            (0.0004, "400µs"),
+            (0.004_23, "4.2ms"),
             (0.25, "250ms"),
             (0.9999, "1.0s"),
             (1.0, "1s"),

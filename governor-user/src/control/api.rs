@@ -28,7 +28,7 @@ mod settings;
 
 pub use crate::kernel::view::{
     Basis, CgroupView, Conntrack, Family, Finding, FindingKind, Health, HookCandidate, HookEvent, HookView,
-    ListenerGroup, ListenerView, NamespaceCounters, NamespaceView, Protocol, Tier,
+    ListenerGroup, ListenerView, NamespaceCounters, NamespaceView, Protocol, SojournBucket, SojournView, Tier,
 };
 pub use admission::{FairShare, Key, KeysQuery, Lease, LeasesQuery, Member, MemberState, Mode, Pool, WouldHave};
 pub use decisions::{Advice, AdviceQuery, Decision, Numbers, Outcome, PoolAdvice, SettingAdvice};

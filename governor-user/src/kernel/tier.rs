@@ -102,6 +102,8 @@ fn table_hook(tier: Tier) -> HookView {
         }
         Tier::Tracepoint | Tier::Trampoline => ("depth, backlog, drops", "sock_diag", "read every tick"),
     };
+    // The tables belong to no tier of BPF, whichever reads them.
+    let tier = tier.min(Tier::Netlink);
     HookView {
         event: Some(HookEvent::Table),
         purpose: purpose.to_owned(),

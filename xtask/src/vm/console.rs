@@ -4,13 +4,23 @@
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// One hook of the kernel plane in a machine.
+/// How one event is seen in a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Hook {
-    pub(super) purpose: String,
+    pub(super) event: String,
     pub(super) hook: String,
-    pub(super) active: bool,
+    /// The tier of what fires; `None`: nothing does.
+    pub(super) tier: Option<String>,
+    /// What it cannot see; where nothing fires, what is lost.
     pub(super) note: String,
+}
+
+/// A way to see an event that does not work in a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Tried {
+    pub(super) event: String,
+    pub(super) hook: String,
+    pub(super) reason: String,
 }
 
 /// Everything read from one console.
@@ -25,6 +35,7 @@ pub(super) struct Said {
     /// Why it is not a better one.
     pub(super) degraded: Vec<String>,
     pub(super) hooks: Vec<Hook>,
+    pub(super) tried: Vec<Tried>,
     /// The test that had begun and not ended when the console did.
     pub(super) unfinished: Option<String>,
     /// Tests that ended well, those that had nothing to test included.
@@ -70,6 +81,7 @@ impl Said {
             "TIER" => self.tier = Some(rest.to_owned()),
             "DEGRADED" => self.degraded.push(rest.to_owned()),
             "HOOK" => self.hooks.extend(hook(rest)),
+            "TRIED" => self.tried.extend(tried(rest)),
             _ => {}
         }
     }
@@ -94,17 +106,18 @@ impl Said {
     }
 }
 
-/// Purpose, hook, `active` or `inactive`, note; separated by tabs.
+/// Event, hook, tier or `no`, note; separated by tabs.
 fn hook(line: &str) -> Option<Hook> {
-    let mut words = line.splitn(4, '\t');
-    let (purpose, hook, state) = (words.next()?, words.next()?, words.next()?);
-    let active = match state {
-        "active" => true,
-        "inactive" => false,
-        _ => return None,
-    };
-    let note = words.next().unwrap_or_default().to_owned();
-    Some(Hook { purpose: purpose.to_owned(), hook: hook.to_owned(), active, note })
+    let mut words = line.splitn(4, '\t').map(str::to_owned);
+    let (event, hook, tier) = (words.next()?, words.next()?, words.next()?);
+    let tier = Some(tier).filter(|tier| tier != "no");
+    Some(Hook { event, hook, tier, note: words.next().unwrap_or_default() })
+}
+
+/// Event, hook, reason; separated by tabs.
+fn tried(line: &str) -> Option<Tried> {
+    let mut words = line.splitn(3, '\t').map(str::to_owned);
+    Some(Tried { event: words.next()?, hook: words.next()?, reason: words.next()? })
 }
 
 #[cfg(test)]
@@ -124,8 +137,9 @@ SKIP: no private network namespace or cgroup: x\r
 ---- report::hooks stdout ----\r
 TIER tracepoint\r
 DEGRADED trampoline: not there\r
-HOOK\tenqueue, depth peak\ttp_btf/sk_data_ready\tactive\t\r
-HOOK\taccept\tfentry/__inet_accept\tinactive\trefused with EPERM\r
+HOOK\tenqueue\ttp_btf/sk_data_ready\ttracepoint\t\r
+HOOK\taccept\tfentry/__inet_accept\tno\tthe sojourn\r
+TRIED\taccept\tfentry/__inet_accept\trefused with EPERM\r
 HOOK nonsense\r
 ---- scale::many stdout ----\r
 thread panicked\r
@@ -146,13 +160,15 @@ VM EXIT 101\r
             said.skipped,
             [("listeners::depth".to_owned(), "no private network namespace or cgroup: x".to_owned())]
         );
-        assert_eq!(said.hooks.len(), 2);
-        assert_eq!(
-            (said.hooks[0].purpose.as_str(), said.hooks[0].hook.as_str()),
-            ("enqueue, depth peak", "tp_btf/sk_data_ready")
-        );
-        assert!(said.hooks[0].active && said.hooks[0].note.is_empty());
-        assert_eq!((said.hooks[1].active, said.hooks[1].note.as_str()), (false, "refused with EPERM"));
+        let enqueue = Hook {
+            event: "enqueue".into(),
+            hook: "tp_btf/sk_data_ready".into(),
+            tier: Some("tracepoint".into()),
+            note: String::new(),
+        };
+        assert_eq!((said.hooks.len(), &said.hooks[0]), (2, &enqueue));
+        assert_eq!((said.hooks[1].tier.as_deref(), said.hooks[1].note.as_str()), (None, "the sojourn"));
+        assert_eq!((said.tried.len(), said.tried[0].reason.as_str()), (1, "refused with EPERM"));
     }
 
     #[test]

@@ -1,15 +1,16 @@
-//! The result of all series as text: Markdown tables, because they also go into README.md. Pure.
+//! The result of all series as text: Markdown tables, as in README.md. Pure.
 
+use super::reached::Reached;
 use super::verdict::{Fate, Row, Tested};
 use std::fmt::Write as _;
 
 /// Both tables, and below them what is missing where.
 pub(super) fn render(rows: &[Row]) -> String {
     let mut text = table(&summary(rows));
-    let hooks = hooks(rows);
-    if hooks.len() > 1 {
+    let reached = Reached::of(rows);
+    if !reached.events.is_empty() {
         text.push('\n');
-        text.push_str(&table(&hooks));
+        text.push_str(&table(&reached.cells()));
     }
     for line in notes(rows) {
         text.push_str(&line);
@@ -40,34 +41,6 @@ fn summary(rows: &[Row]) -> Vec<Vec<String>> {
     cells
 }
 
-/// One line a hook, one column a series that was tested.
-fn hooks(rows: &[Row]) -> Vec<Vec<String>> {
-    let tested: Vec<_> = tested(rows).collect();
-    let mut known: Vec<(&str, &str)> = Vec::new();
-    for hook in tested.iter().flat_map(|(_, tested)| &tested.said.hooks) {
-        let name = (hook.purpose.as_str(), hook.hook.as_str());
-        if !known.contains(&name) {
-            known.push(name);
-        }
-    }
-    let mut cells = vec![vec!["purpose".to_owned(), "hook".to_owned()]];
-    cells[0].extend(tested.iter().map(|(series, _)| (*series).to_owned()));
-    for (purpose, hook) in known {
-        let mut line = vec![purpose.to_owned(), format!("`{hook}`")];
-        line.extend(tested.iter().map(|(_, tested)| {
-            let mut same = tested.said.hooks.iter().filter(|have| have.purpose == purpose && have.hook == hook);
-            let state = match same.next() {
-                Some(hook) if hook.active => "active",
-                Some(_) => "no",
-                None => "",
-            };
-            state.to_owned()
-        }));
-        cells.push(line);
-    }
-    cells
-}
-
 /// What the tables have no room for: failures first, then what is known to be missing. What several series say is
 /// said once.
 fn notes(rows: &[Row]) -> Vec<String> {
@@ -87,9 +60,13 @@ fn notes(rows: &[Row]) -> Vec<String> {
     }
     for (series, Tested { said, .. }) in tested(rows) {
         said.degraded.iter().for_each(|line| note(series, line.clone()));
-        for hook in said.hooks.iter().filter(|hook| !hook.active && !hook.note.is_empty()) {
-            note(series, format!("{} ({}): {}", hook.hook, hook.purpose, hook.note));
+        for hook in &said.hooks {
+            match hook.tier {
+                Some(_) => note(series, format!("{}: {} {}", hook.event, hook.hook, hook.note).trim().to_owned()),
+                None => note(series, format!("{}: not seen; lost: {}", hook.event, hook.note)),
+            }
         }
+        said.tried.iter().for_each(|tried| note(series, format!("{}: {}: {}", tried.event, tried.hook, tried.reason)));
     }
     let mut lines: Vec<String> = notes.into_iter().map(|(text, of)| format!("{}: {text}", of.join(", "))).collect();
     if !lines.is_empty() {
@@ -106,7 +83,7 @@ fn tested(rows: &[Row]) -> impl Iterator<Item = (&'static str, &Tested)> {
 }
 
 /// A Markdown table, its columns aligned; the first line is the head.
-fn table(lines: &[Vec<String>]) -> String {
+pub(super) fn table(lines: &[Vec<String>]) -> String {
     let columns = lines.first().map_or(0, Vec::len);
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -128,11 +105,11 @@ fn table(lines: &[Vec<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::console::{Hook, Said};
+    use super::super::console::{Hook, Said, Tried};
     use super::*;
 
-    fn hook(purpose: &str, hook: &str, active: bool, note: &str) -> Hook {
-        Hook { purpose: purpose.into(), hook: hook.into(), active, note: note.into() }
+    fn hook(event: &str, hook: &str, tier: Option<&str>, note: &str) -> Hook {
+        Hook { event: event.into(), hook: hook.into(), tier: tier.map(str::to_owned), note: note.into() }
     }
 
     #[test]
@@ -140,7 +117,10 @@ mod tests {
         let newer = Said {
             tier: Some("tracepoint".into()),
             passed: 12,
-            hooks: vec![hook("enqueue", "tp_btf/sk_data_ready", true, "")],
+            hooks: vec![
+                hook("enqueue", "tp_btf/sk_data_ready", Some("tracepoint"), ""),
+                hook("table", "sock_diag", Some("netlink"), "read every tick"),
+            ],
             ..Said::default()
         };
         let older = Said {
@@ -149,9 +129,14 @@ mod tests {
             failed: vec!["scale::many".into()],
             skipped: vec![("a".into(), "no BTF".into())],
             hooks: vec![
-                hook("enqueue", "tp_btf/sk_data_ready", false, "not in BTF"),
-                hook("poll", "sock_diag", true, ""),
+                hook("enqueue", "tp_btf/sk_data_ready", None, "the peak"),
+                hook("table", "sock_diag", Some("netlink"), "read every tick"),
             ],
+            tried: vec![Tried {
+                event: "enqueue".into(),
+                hook: "tp_btf/sk_data_ready".into(),
+                reason: "not in BTF".into(),
+            }],
             ..Said::default()
         };
         let tested = |version: &str, said| {
@@ -170,14 +155,17 @@ mod tests {
 | 7.x    | not tested |            |        |        |         |         |
 | 5.10   | 5.10.262-1 | netlink    | 10     | 1      | 1       | 20.0    |
 
-| purpose | hook                   | 6.12   | 5.10   |
-|---------|------------------------|--------|--------|
-| enqueue | `tp_btf/sk_data_ready` | active | no     |
-| poll    | `sock_diag`            |        | active |
+| event   | 6.12       | 5.10    |
+|---------|------------|---------|
+| enqueue | tracepoint | no      |
+| table   | netlink    | netlink |
 
 7.x: not tested: no kernel 7.x is in sid
 5.10: FAILED: scale::many
-5.10: tp_btf/sk_data_ready (enqueue): not in BTF
+6.12: enqueue: tp_btf/sk_data_ready
+6.12, 5.10: table: sock_diag read every tick
+5.10: enqueue: not seen; lost: the peak
+5.10: enqueue: tp_btf/sk_data_ready: not in BTF
 ";
         assert_eq!(render(&rows), expected);
     }
