@@ -30,7 +30,7 @@ pub(crate) fn open(sk: Sock, direction: Direction, entered_ns: u64) -> Result<()
     if marker.counted.load() != 0 {
         return Ok(());
     }
-    let cgroup = maps::cgroup_or_insert(marker.cgroup.load())?;
+    let cgroup = maps::cgroup_or_insert(sk, marker.cgroup.load())?;
     marker.counted.store(1);
     let counter = if is_inbound(marker) { &cgroup.inbound_opened } else { &cgroup.outbound_opened };
     counter.add(1);
@@ -44,7 +44,7 @@ pub(crate) fn close(sk: Sock) {
         return;
     };
     if marker.counted.load() != 0
-        && let Some(cgroup) = maps::cgroup(marker.cgroup.load())
+        && let Some(cgroup) = maps::cgroup(sk, marker.cgroup.load())
     {
         let counter = if is_inbound(marker) { &cgroup.inbound_closed } else { &cgroup.outbound_closed };
         counter.add(1);

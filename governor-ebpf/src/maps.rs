@@ -10,7 +10,8 @@ use aya_ebpf::helpers::generated::{bpf_sk_storage_delete, bpf_sk_storage_get};
 use aya_ebpf::macros::btf_map;
 use core::ptr;
 use governor_common::abi::{
-    CgroupState, Event, GlobalStats, ListenPort, ListenerState, MAX_CGROUPS, MAX_LISTEN_PORTS, MAX_LISTENERS, Marker,
+    CgroupKey, CgroupState, Event, GlobalStats, ListenPort, ListenerState, MAX_CGROUPS, MAX_LISTEN_PORTS,
+    MAX_LISTENERS, Marker,
 };
 
 /// Holds some 1,600 events: what a program with many listeners causes at its end, between two ticks of a slow machine.
@@ -20,7 +21,7 @@ const EVENT_BYTES: usize = 256 * 1024;
 static LISTENERS: HashMap<u64, ListenerState, { MAX_LISTENERS as usize }> = HashMap::new();
 
 #[btf_map]
-static CGROUPS: HashMap<u64, CgroupState, { MAX_CGROUPS as usize }> = HashMap::new();
+static CGROUPS: HashMap<CgroupKey, CgroupState, { MAX_CGROUPS as usize }> = HashMap::new();
 
 #[btf_map]
 static LISTEN_PORTS: HashMap<ListenPort, u32, { MAX_LISTEN_PORTS as usize }> = HashMap::new();
@@ -119,21 +120,27 @@ pub(crate) fn take_discard_word() -> u64 {
     DISCARD_WORDS.get_ptr_mut(0).map_or(0, |word| unsafe { word.replace(0) })
 }
 
-/// The counters of a cgroup.
+/// The counters of a cgroup in the namespace of a socket.
 #[inline(always)]
-pub(crate) fn cgroup(id: u64) -> Option<&'static CgroupCell> {
-    // SAFETY: as in `listener`.
-    CGROUPS.get_ptr(id).map(|value| unsafe { &*value.cast() })
+pub(crate) fn cgroup(sk: Sock, id: u64) -> Option<&'static CgroupCell> {
+    counters(CgroupKey::new(id, sk.netns()))
 }
 
-/// The counters of a cgroup, made unless they are there.
+/// The counters of a cgroup in the namespace of a socket, made unless they are there.
 #[inline(always)]
-pub(crate) fn cgroup_or_insert(id: u64) -> Result<&'static CgroupCell, Error> {
-    if let Some(state) = cgroup(id) {
+pub(crate) fn cgroup_or_insert(sk: Sock, id: u64) -> Result<&'static CgroupCell, Error> {
+    let key = CgroupKey::new(id, sk.netns());
+    if let Some(state) = counters(key) {
         return Ok(state);
     }
-    let _raced = CGROUPS.insert(id, ZERO_CGROUP, u64::from(BPF_NOEXIST));
-    cgroup(id).ok_or(Error::ConnectionUntracked)
+    let _raced = CGROUPS.insert(key, ZERO_CGROUP, u64::from(BPF_NOEXIST));
+    counters(key).ok_or(Error::ConnectionUntracked)
+}
+
+#[inline(always)]
+fn counters(key: CgroupKey) -> Option<&'static CgroupCell> {
+    // SAFETY: as in `listener`.
+    CGROUPS.get_ptr(key).map(|value| unsafe { &*value.cast() })
 }
 
 const ZERO_CGROUP: CgroupState =

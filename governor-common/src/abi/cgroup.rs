@@ -2,10 +2,31 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// Cgroups the map holds; a connection of one more is counted as untracked.
-pub const MAX_CGROUPS: u32 = 8_192;
+/// Entries the map of cgroups holds; a connection of one more is counted as untracked.
+pub const MAX_CGROUPS: u32 = 16_384;
 
-/// Value of the cgroup map; the key is the cgroup-v2 id, u64. Four counters that only rise: a reader that sees them
+/// Key of the cgroup map. A cgroup's connections are counted for each network namespace apart, because what is open can
+/// be looked up for one namespace at a time, and not for one that is being torn down.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+pub struct CgroupKey {
+    /// cgroup-v2 id.
+    pub cgroup: u64,
+    /// Inode number of the network namespace.
+    pub netns: u32,
+    /// Always 0.
+    pub _pad: u32,
+}
+
+impl CgroupKey {
+    /// Of this cgroup and namespace.
+    #[must_use]
+    pub const fn new(cgroup: u64, netns: u32) -> Self {
+        Self { cgroup, netns, _pad: 0 }
+    }
+}
+
+/// Value of the cgroup map. Four counters that only rise: a reader that sees them
 /// unchanged knows that nothing opened or closed in between, which a gauge could not tell.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -106,5 +127,6 @@ pub struct Marker {
     pub stage: u32,
 }
 
+super::plain!(CgroupKey, 16);
 super::plain!(CgroupState, 32);
 super::plain!(Marker, 40);

@@ -8,7 +8,7 @@
 use super::maps::Maps;
 use aya::Ebpf;
 use aya::programs::Iter;
-use governor_common::abi::{CgroupState, Direction, QueueRecord, ScanRecord, TCP_LISTEN};
+use governor_common::abi::{CgroupKey, CgroupState, Direction, QueueRecord, ScanRecord, TCP_LISTEN};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 
@@ -139,12 +139,12 @@ fn tally(bytes: &[u8]) -> Scan {
     scan
 }
 
-/// An audit in progress: the counters at its start and what the scans since then saw. It is conclusive only if every
-/// network namespace with connections was scanned.
+/// An audit in progress: the counters at its start and what the scans since then saw.
 #[derive(Clone, Debug)]
 pub struct Audit {
-    before: BTreeMap<u64, CgroupState>,
-    seen: BTreeMap<u64, OpenConnections>,
+    before: BTreeMap<CgroupKey, CgroupState>,
+    /// By network namespace; those that were not scanned are not judged.
+    seen: BTreeMap<u32, BTreeMap<u64, OpenConnections>>,
 }
 
 /// How far the counters were from the truth.
@@ -153,43 +153,44 @@ pub struct Drift {
     /// Sum of the absolute differences that no change during the audit explains and that the audit before found too.
     pub total: u64,
     /// What to add to a cgroup's counters from now on, where nothing changed during the audit, so that it is exact.
-    pub(super) corrections: BTreeMap<u64, (i64, i64)>,
+    pub(super) corrections: BTreeMap<CgroupKey, (i64, i64)>,
     /// Differences found for the first time, with the correction each would need.
-    pub(super) doubts: BTreeMap<u64, (i64, i64)>,
+    pub(super) doubts: BTreeMap<CgroupKey, (i64, i64)>,
 }
 
 impl Audit {
-    pub(super) fn new(before: BTreeMap<u64, CgroupState>) -> Self {
+    pub(super) fn new(before: BTreeMap<CgroupKey, CgroupState>) -> Self {
         Self { before, seen: BTreeMap::new() }
     }
 
-    /// Adds what a namespace's scan saw.
-    pub fn add(&mut self, scan: &Scan) {
-        for (&id, open) in &scan.cgroups {
-            let sum = self.seen.entry(id).or_default();
-            sum.inbound += open.inbound;
-            sum.outbound += open.outbound;
+    /// Adds what the scan of a namespace saw. A namespace that is never added (it cannot be entered, or it is being torn
+    /// down) is not judged: its sockets are open and nowhere to be seen.
+    pub fn add(&mut self, netns: u64, scan: &Scan) {
+        if let Ok(netns) = u32::try_from(netns) {
+            self.seen.insert(netns, scan.cgroups.clone());
         }
     }
 
     /// Compares with the counters as they are now. Counters only rise, so their rise since the start bounds what can
     /// have changed while the scans ran. A difference counts once the next audit finds it again: a missed event stays
-    /// missed, but the sockets of a namespace that is being torn down are open and nowhere to be seen for a moment.
+    /// missed, but a task that the scheduler stops while it closes a socket has taken it out of the kernel's table and
+    /// not yet reported it, and the iterator of older kernels can pass over a socket when its bucket changes.
     pub(super) fn finish(
         self,
-        after: &BTreeMap<u64, CgroupState>,
-        corrections: &BTreeMap<u64, (i64, i64)>,
-        doubts: &BTreeMap<u64, (i64, i64)>,
+        after: &BTreeMap<CgroupKey, CgroupState>,
+        corrections: &BTreeMap<CgroupKey, (i64, i64)>,
+        doubts: &BTreeMap<CgroupKey, (i64, i64)>,
     ) -> Drift {
         let mut drift = Drift::default();
-        for (id, now) in after {
-            let seen = self.seen.get(id).copied().unwrap_or_default();
-            let then = self.before.get(id).copied().unwrap_or_default();
+        for (key, now) in after {
+            let Some(scanned) = self.seen.get(&key.netns) else { continue };
+            let seen = scanned.get(&key.cgroup).copied().unwrap_or_default();
+            let then = self.before.get(key).copied().unwrap_or_default();
             let inbound_changes =
                 rise(then.inbound_opened, now.inbound_opened) + rise(then.inbound_closed, now.inbound_closed);
             let outbound_changes =
                 rise(then.outbound_opened, now.outbound_opened) + rise(then.outbound_closed, now.outbound_closed);
-            let earlier = corrections.get(id).copied().unwrap_or_default();
+            let earlier = corrections.get(key).copied().unwrap_or_default();
             let shown =
                 (now.inbound().saturating_add_signed(earlier.0), now.outbound().saturating_add_signed(earlier.1));
             let unexplained = seen.inbound.abs_diff(shown.0).saturating_sub(inbound_changes)
@@ -201,15 +202,18 @@ impl Audit {
                 if inbound_changes == 0 { difference(seen.inbound, now.inbound()) } else { earlier.0 },
                 if outbound_changes == 0 { difference(seen.outbound, now.outbound()) } else { earlier.1 },
             );
-            if doubts.get(id) != Some(&correction) {
-                drift.doubts.insert(*id, correction);
+            if doubts.get(key) != Some(&correction) {
+                drift.doubts.insert(*key, correction);
                 continue;
             }
             drift.total += unexplained;
             if correction != earlier {
-                drift.corrections.insert(*id, correction);
+                drift.corrections.insert(*key, correction);
             }
         }
+        // Of a namespace that was not looked at nothing new is known.
+        let unseen = doubts.iter().filter(|(key, _)| !self.seen.contains_key(&key.netns));
+        drift.doubts.extend(unseen.map(|(key, correction)| (*key, *correction)));
         drift
     }
 }
@@ -227,15 +231,25 @@ fn difference(truth: u64, counter: u64) -> i64 {
 mod tests {
     use super::*;
 
-    fn counters(opened: u64, closed: u64) -> BTreeMap<u64, CgroupState> {
+    const KEY: CgroupKey = CgroupKey::new(7, 1);
+
+    fn counters(opened: u64, closed: u64) -> BTreeMap<CgroupKey, CgroupState> {
         let state = CgroupState { inbound_opened: opened, inbound_closed: closed, ..CgroupState::default() };
-        BTreeMap::from([(7, state)])
+        BTreeMap::from([(KEY, state)])
     }
 
-    fn audit(before: BTreeMap<u64, CgroupState>, inbound: u64, after: &BTreeMap<u64, CgroupState>) -> Drift {
+    fn scan(inbound: u64) -> Scan {
+        let cgroups = BTreeMap::from([(KEY.cgroup, OpenConnections { inbound, outbound: 0 })]);
+        Scan { cgroups, ..Scan::default() }
+    }
+
+    fn audit(
+        before: BTreeMap<CgroupKey, CgroupState>,
+        inbound: u64,
+        after: &BTreeMap<CgroupKey, CgroupState>,
+    ) -> Drift {
         let mut audit = Audit::new(before);
-        let cgroups = BTreeMap::from([(7, OpenConnections { inbound, outbound: 0 })]);
-        audit.add(&Scan { cgroups, ..Scan::default() });
+        audit.add(KEY.netns.into(), &scan(inbound));
         let again = audit.clone();
         let first = audit.finish(after, &BTreeMap::new(), &BTreeMap::new());
         assert_eq!((first.total, first.corrections.len()), (0, 0), "one audit alone proves nothing");
@@ -250,17 +264,38 @@ mod tests {
     #[test]
     fn a_difference_at_rest_is_drift_and_is_repaired() {
         let drift = audit(counters(10, 4), 5, &counters(10, 4));
-        assert_eq!((drift.total, drift.corrections), (1, BTreeMap::from([(7, (-1, 0))])));
+        assert_eq!((drift.total, drift.corrections), (1, BTreeMap::from([(KEY, (-1, 0))])));
     }
 
     #[test]
     fn a_difference_that_the_next_audit_does_not_find_is_none() {
-        let torn_down = BTreeMap::from([(7, (-1, 0))]);
-        let seen =
-            Scan { cgroups: BTreeMap::from([(7, OpenConnections { inbound: 5, outbound: 0 })]), ..Scan::default() };
+        let doubts = BTreeMap::from([(KEY, (-1, 0))]);
         let mut audit = Audit::new(counters(10, 5));
-        audit.add(&seen);
-        assert_eq!(audit.finish(&counters(10, 5), &BTreeMap::new(), &torn_down), Drift::default());
+        audit.add(KEY.netns.into(), &scan(5));
+        assert_eq!(audit.finish(&counters(10, 5), &BTreeMap::new(), &doubts), Drift::default());
+    }
+
+    #[test]
+    fn a_namespace_that_was_not_scanned_is_not_judged() {
+        let elsewhere = u64::from(KEY.netns) + 1;
+        let mut audit = Audit::new(counters(10, 5));
+        audit.add(elsewhere, &scan(0));
+        let doubts = BTreeMap::from([(KEY, (-5, 0))]);
+        let drift = audit.finish(&counters(10, 5), &BTreeMap::new(), &doubts);
+        assert_eq!((drift.total, drift.corrections.len()), (0, 0));
+        assert_eq!(drift.doubts, doubts, "what was doubted before still is");
+    }
+
+    #[test]
+    fn the_same_cgroup_is_judged_in_each_namespace_by_itself() {
+        let other = CgroupKey::new(KEY.cgroup, 2);
+        let mut both = counters(10, 4);
+        both.insert(other, CgroupState { inbound_opened: 3, ..CgroupState::default() });
+        let mut audit = Audit::new(both.clone());
+        audit.add(1, &scan(6));
+        audit.add(2, &scan(2));
+        let first = audit.finish(&both, &BTreeMap::new(), &BTreeMap::new());
+        assert_eq!(first.doubts, BTreeMap::from([(other, (-1, 0))]));
     }
 
     #[test]

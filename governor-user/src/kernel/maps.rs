@@ -4,7 +4,8 @@
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, RingBuf, SkStorage};
 use governor_common::abi::{
-    CgroupState, Event, GlobalStats, ListenPort, ListenerState, MAX_CGROUPS, MAX_LISTEN_PORTS, MAX_LISTENERS, Marker,
+    CgroupKey, CgroupState, Event, GlobalStats, ListenPort, ListenerState, MAX_CGROUPS, MAX_LISTEN_PORTS,
+    MAX_LISTENERS, Marker,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +35,7 @@ pub(super) enum Error {
 /// All maps.
 pub(super) struct Maps {
     listeners: HashMap<MapData, u64, ListenerState>,
-    cgroups: HashMap<MapData, u64, CgroupState>,
+    cgroups: HashMap<MapData, CgroupKey, CgroupState>,
     listen_ports: HashMap<MapData, ListenPort, u32>,
     stats: Array<MapData, GlobalStats>,
     markers: SkStorage<MapData, Marker>,
@@ -75,16 +76,17 @@ impl Maps {
         found(self.listeners.remove(&cookie), "LISTENERS").map(drop)
     }
 
-    /// Every cgroup's counters by its id.
-    pub(super) fn cgroups(&self) -> Result<BTreeMap<u64, CgroupState>, Error> {
+    /// Every cgroup's counters in each network namespace.
+    pub(super) fn cgroups(&self) -> Result<BTreeMap<CgroupKey, CgroupState>, Error> {
         whole(&self.cgroups, "CGROUPS", MAX_CGROUPS)
     }
 
-    /// Removes a cgroup's counters unless something of it is open; says whether they are gone.
-    pub(super) fn forget_cgroup(&mut self, id: u64) -> Result<bool, Error> {
-        match found(self.cgroups.get(&id, 0), "CGROUPS")? {
+    /// Removes a cgroup's counters in a network namespace unless something of it is open there; says whether they are
+    /// gone.
+    pub(super) fn forget_cgroup(&mut self, key: CgroupKey) -> Result<bool, Error> {
+        match found(self.cgroups.get(&key, 0), "CGROUPS")? {
             Some(state) if state.inbound() != 0 || state.outbound() != 0 => Ok(false),
-            Some(_) | None => found(self.cgroups.remove(&id), "CGROUPS").map(|_| true),
+            Some(_) | None => found(self.cgroups.remove(&key), "CGROUPS").map(|_| true),
         }
     }
 

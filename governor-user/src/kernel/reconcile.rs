@@ -2,18 +2,17 @@
 //! drift when an event is missed; an audit visits every socket of every namespace and repairs the difference.
 //!
 //! ```text
-//!   Resting ─due─▶ Walking ─walk─▶ (scan all namespaces) Checking ─walk─▶ (finish, or discard) Resting
+//!   Resting ─due─▶ Walking ─walk─▶ (scan every namespace that it found, compare) Resting
 //! ```
 //!
-//! The second walk is what makes an audit conclusive: a namespace that it finds and the scans did not visit may hold
-//! connections that the counters have and the scans have not, and repairing that would break a right count. A namespace
-//! that is being torn down can be entered by nobody and still has open sockets for a moment, so a difference is drift only
-//! when the next audit finds it too.
+//! Counts are kept for each network namespace apart, and only those are judged whose sockets were all visited. One that
+//! nobody can enter, because it is being torn down or its last task left, has open sockets that no scan sees; its
+//! counts stay as they are and fall when those close.
 
 use super::{
     netns::Namespaces,
     privileged::EnterError,
-    tracepoint::{Audit, ScanError, Tracepoint},
+    tracepoint::{Drift, ScanError, Tracepoint},
     view::Health,
 };
 use std::{
@@ -32,10 +31,6 @@ enum State {
     Resting,
     /// Namespaces are being looked up.
     Walking,
-    /// Everything known was scanned; whether that was everything is being looked up.
-    Checking {
-        audit: Audit,
-    },
 }
 
 /// The audits' cadence and state.
@@ -48,6 +43,8 @@ pub(crate) struct Reconciler {
     state: State,
     /// Namespaces whose first scan, which seeds, is done.
     seeded: BTreeSet<u64>,
+    /// Namespaces with counts that no walk found any more by the last audit.
+    missing: BTreeSet<u64>,
 }
 
 /// A namespace could not be left again.
@@ -57,7 +54,14 @@ pub(crate) struct Stranded(pub(crate) io::Error);
 impl Reconciler {
     /// The first audit is due one interval from now.
     pub(crate) fn new(every: Duration, now: Instant) -> Self {
-        Self { every, due: now + every, abandon: now, state: State::Resting, seeded: BTreeSet::new() }
+        Self {
+            every,
+            due: now + every,
+            abandon: now,
+            state: State::Resting,
+            seeded: BTreeSet::new(),
+            missing: BTreeSet::new(),
+        }
     }
 
     /// Whether an audit begins now; it then wants a walk.
@@ -89,42 +93,21 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Goes on with the audit now that `namespaces` are fresh; `true` when it wants another walk.
+    /// Goes on with the audit now that `namespaces` are fresh.
     pub(crate) fn advance(
         &mut self,
         tracepoint: Option<&mut Tracepoint>,
         namespaces: &mut Namespaces,
         health: &mut Health,
-    ) -> Result<bool, Stranded> {
-        let Some(tracepoint) = tracepoint else {
+    ) -> Result<(), Stranded> {
+        let audits = matches!(std::mem::replace(&mut self.state, State::Resting), State::Walking);
+        match (tracepoint, audits) {
             // Polled counts are taken from the sockets themselves each time and cannot drift.
-            if matches!(self.state, State::Walking) {
-                health.audits += 1;
-            }
-            self.state = State::Resting;
-            return Ok(false);
-        };
-        match std::mem::replace(&mut self.state, State::Resting) {
-            // ## Resting => Resting: a walk for somebody else
-            State::Resting => {
-                self.seed(tracepoint, namespaces)?;
-                Ok(false)
-            }
-            // ## Walking => (Checking | Resting)
-            State::Walking => {
-                let audit = self.scan_all(tracepoint, namespaces, health)?;
-                let Some(audit) = audit else {
-                    health.audits_failed += 1;
-                    return Ok(false);
-                };
-                self.state = State::Checking { audit };
-                Ok(true)
-            }
-            // ## Checking => Resting
-            State::Checking { audit } => {
-                let complete = namespaces.all().iter().all(|netns| self.seeded.contains(netns));
-                let drift = if complete { tracepoint.finish_audit(audit).ok() } else { None };
-                match drift {
+            (None, audits) => health.audits += u64::from(audits),
+            // A walk for somebody else.
+            (Some(tracepoint), false) => self.seed(tracepoint, namespaces)?,
+            (Some(tracepoint), true) => {
+                match self.audit(tracepoint, namespaces, health)? {
                     Some(drift) => {
                         health.audits += 1;
                         health.drift += drift.total;
@@ -135,18 +118,19 @@ impl Reconciler {
                     None => health.audits_failed += 1,
                 }
                 self.seed(tracepoint, namespaces)?;
-                Ok(false)
             }
         }
+        Ok(())
     }
 
-    /// Scans every known namespace; `None` when one could not be, so that nothing can be concluded.
-    fn scan_all(
+    /// Scans every known namespace and compares; `None` when one could not be scanned, or the counters not be read. The
+    /// others are judged all the same.
+    fn audit(
         &mut self,
         tracepoint: &mut Tracepoint,
         namespaces: &mut Namespaces,
         health: &mut Health,
-    ) -> Result<Option<Audit>, Stranded> {
+    ) -> Result<Option<Drift>, Stranded> {
         let Ok(mut audit) = tracepoint.begin_audit() else { return Ok(None) };
         let mut whole = true;
         for netns in namespaces.all() {
@@ -156,7 +140,7 @@ impl Reconciler {
                     if !self.seeded.insert(netns) {
                         health.drift += scan.seeded;
                     }
-                    audit.add(&scan);
+                    audit.add(netns, &scan);
                 }
                 // It ended, and its connections with it.
                 Err(Unscanned::Enter(EnterError::Gone)) => {}
@@ -166,7 +150,27 @@ impl Reconciler {
                 }
             }
         }
-        Ok(whole.then_some(audit))
+        let drift = tracepoint.finish_audit(audit).ok();
+        if let (Some(drift), false) = (&drift, whole) {
+            health.drift += drift.total;
+        }
+        self.forget_missing(tracepoint, namespaces);
+        Ok(drift.filter(|_| whole))
+    }
+
+    /// Forgets counts of namespaces that two audits in a row did not find.
+    fn forget_missing(&mut self, tracepoint: &mut Tracepoint, namespaces: &Namespaces) {
+        let mut missing = BTreeSet::new();
+        let forgotten = tracepoint.forget_namespaces(|netns| {
+            !namespaces.knows(netns) && {
+                missing.insert(netns);
+                self.missing.contains(&netns)
+            }
+        });
+        if let Err(error) = forgotten {
+            tracing::debug!(%error, "counts of namespaces that are gone stay");
+        }
+        self.missing = missing;
     }
 
     fn note(&self, netns: u64, error: Unscanned) -> Result<(), Stranded> {
@@ -214,7 +218,7 @@ mod tests {
         assert!(reconciler.begin(start + Duration::from_secs(10)));
         assert!(!reconciler.begin(start + Duration::from_secs(19)));
         for _ in 0..2 {
-            assert!(!reconciler.advance(None, &mut namespaces, &mut health).unwrap());
+            reconciler.advance(None, &mut namespaces, &mut health).unwrap();
         }
         assert_eq!((health.audits, health.audits_failed), (1, 0));
     }

@@ -157,10 +157,10 @@ impl Sampler {
     pub(crate) fn tick(&mut self, now: Instant) -> Result<Observation, Fatal> {
         if let Some(walk) = self.walker.take() {
             self.take_walk(walk, now);
-            self.on_fresh_namespaces(now)?;
+            self.on_fresh_namespaces()?;
         } else if !self.begun {
             self.begun = true;
-            self.on_fresh_namespaces(now)?;
+            self.on_fresh_namespaces()?;
         }
         // Before the tables: see `assemble`.
         let reading = self.read();
@@ -217,11 +217,8 @@ impl Sampler {
     }
 
     /// Seeds new namespaces and goes on with an audit.
-    fn on_fresh_namespaces(&mut self, now: Instant) -> Result<(), Fatal> {
-        let another = self.reconciler.advance(self.tracepoint.as_mut(), &mut self.namespaces, &mut self.health)?;
-        if another {
-            self.ask_for_walk(now);
-        }
+    fn on_fresh_namespaces(&mut self) -> Result<(), Fatal> {
+        self.reconciler.advance(self.tracepoint.as_mut(), &mut self.namespaces, &mut self.health)?;
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use super::overflow_hooks::{self, SynWatch};
 use super::preflight;
 use super::selftest::{self, SelfTestError};
 use super::view::{Family, HookView};
-use governor_common::abi::{AF_INET, AF_INET6, ListenerState};
+use governor_common::abi::{AF_INET, AF_INET6, CgroupKey, CgroupState, ListenerState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -67,9 +67,9 @@ pub enum ScanError {
 pub struct Tracepoint {
     loaded: Loaded,
     /// What audits found missing, added to what the counters say.
-    corrections: BTreeMap<u64, (i64, i64)>,
+    corrections: BTreeMap<CgroupKey, (i64, i64)>,
     /// What the last audit found for the first time.
-    doubts: BTreeMap<u64, (i64, i64)>,
+    doubts: BTreeMap<CgroupKey, (i64, i64)>,
     /// Listeners with an entry that the last scan of their namespace did not see.
     suspects: BTreeSet<u64>,
     syn_watch: Option<SynWatch>,
@@ -207,8 +207,13 @@ impl Tracepoint {
             }
         }
         if self.loaded.counts_cgroups {
-            let counted = self.loaded.maps.cgroups()?;
-            reading.cgroups = Some(counted.into_iter().map(|(id, state)| (id, self.corrected(id, &state))).collect());
+            let mut sums: BTreeMap<u64, OpenConnections> = BTreeMap::new();
+            for (key, state) in self.loaded.maps.cgroups()? {
+                let (here, sum) = (self.corrected(key, &state), sums.entry(key.cgroup).or_default());
+                sum.inbound += here.inbound;
+                sum.outbound += here.outbound;
+            }
+            reading.cgroups = Some(sums.into_iter().collect());
         }
         let stats = self.loaded.maps.stats()?;
         reading.lost_events = stats.lost_events;
@@ -271,7 +276,7 @@ impl Tracepoint {
         self.syn_watch = None;
     }
 
-    /// Begins an audit; then scan every namespace, [`Audit::add`] what was seen, and [`Self::finish_audit`].
+    /// Begins an audit; then scan namespaces, [`Audit::add`] what was seen in each, and [`Self::finish_audit`].
     ///
     /// # Errors
     /// When the maps cannot be read.
@@ -279,8 +284,8 @@ impl Tracepoint {
         Ok(Audit::new(self.loaded.maps.cgroups()?))
     }
 
-    /// Compares what was open with the counters and repairs them where two audits in a row find the same difference. Drop the audit
-    /// instead when a namespace could not be scanned: what was not seen is not closed.
+    /// Compares what was open with the counters of the namespaces that were scanned, and repairs them where two audits in a
+    /// row find the same difference.
     ///
     /// # Errors
     /// When the maps cannot be read.
@@ -297,15 +302,39 @@ impl Tracepoint {
     /// # Errors
     /// When the kernel refuses.
     pub fn forget_cgroup(&mut self, id: u64) -> Result<bool, ReadError> {
-        let forgotten = self.loaded.maps.forget_cgroup(id)?;
-        if forgotten {
-            self.corrections.remove(&id);
+        let mut forgotten = true;
+        for key in self.loaded.maps.cgroups()?.into_keys().filter(|key| key.cgroup == id) {
+            forgotten &= self.forget(key)?;
         }
         Ok(forgotten)
     }
 
-    fn corrected(&self, id: u64, state: &governor_common::abi::CgroupState) -> OpenConnections {
-        let (inbound, outbound) = self.corrections.get(&id).copied().unwrap_or_default();
+    /// Forgets what was counted in network namespaces that are gone, where nothing is open any more. What is still open
+    /// there has no process and ends by itself.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn forget_namespaces(&mut self, mut is_gone: impl FnMut(u64) -> bool) -> Result<(), ReadError> {
+        let counted = self.loaded.maps.cgroups()?;
+        let namespaces: BTreeSet<u32> = counted.keys().map(|key| key.netns).collect();
+        let gone: BTreeSet<u32> = namespaces.into_iter().filter(|netns| is_gone((*netns).into())).collect();
+        for key in counted.into_keys().filter(|key| gone.contains(&key.netns)) {
+            self.forget(key)?;
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, key: CgroupKey) -> Result<bool, ReadError> {
+        let forgotten = self.loaded.maps.forget_cgroup(key)?;
+        if forgotten {
+            self.corrections.remove(&key);
+            self.doubts.remove(&key);
+        }
+        Ok(forgotten)
+    }
+
+    fn corrected(&self, key: CgroupKey, state: &CgroupState) -> OpenConnections {
+        let (inbound, outbound) = self.corrections.get(&key).copied().unwrap_or_default();
         OpenConnections {
             inbound: state.inbound().saturating_add_signed(inbound),
             outbound: state.outbound().saturating_add_signed(outbound),
