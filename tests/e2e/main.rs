@@ -3,6 +3,7 @@
 
 mod admission;
 mod advise;
+mod connections;
 mod gateway;
 mod metrics;
 mod overload;

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use support::bins::example;
+use support::cgroup::Cgroup;
 
 /// A program that prints `listening on ADDRESS` and is killed with this value.
 pub(crate) struct Program {
@@ -18,10 +19,15 @@ pub(crate) struct Program {
 
 impl Program {
     fn start(name: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(example(name));
+        command.args(arguments);
+        Self::run(name, command)
+    }
+
+    fn run(name: &str, mut command: Command) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        let mut child = Command::new(example(name))
-            .args(arguments)
+        let mut child = command
             .env("RUST_LOG", "trace")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -78,6 +84,14 @@ pub(crate) fn upstream(accounts: u32, slots: u32) -> Program {
 pub(crate) fn gateway(upstream: &Program, socket: &Path) -> Program {
     let socket = socket.to_str().unwrap();
     Program::start("gateway", &["--upstream", &upstream.address.to_string(), "--socket", socket])
+}
+
+/// A gateway whose sockets are this cgroup's from the first on.
+pub(crate) fn gateway_in(cgroup: &Cgroup, upstream: &Program, socket: &Path) -> Program {
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(cgroup.folder()).arg(example("gateway"));
+    command.args(["--upstream", &upstream.address.to_string(), "--socket"]).arg(socket);
+    Program::run("gateway", command)
 }
 
 /// The pool that stands for such an upstream.

@@ -37,6 +37,12 @@ impl Cgroup {
         fs::write(self.folder.join("cgroup.procs"), pid.to_string()).expect("a running process can be moved");
     }
 
+    /// Where it is mounted.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Its id: the folder's inode number.
     #[must_use]
     pub fn id(&self) -> u64 {
