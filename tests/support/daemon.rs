@@ -36,7 +36,7 @@ pub struct Setup {
 
 impl Setup {
     /// A daemon with this configuration file. Sockets, state folder and drain time are set by environment, over
-    /// whatever the file says; metrics are off and the kernel is observed by the netlink tier until told otherwise,
+    /// whatever the file says; metrics and pins are off and the kernel is observed by the netlink tier until told otherwise,
     /// because most tests are about admission and many daemons run at once.
     #[must_use]
     pub fn new(config: &str) -> Self {
@@ -44,6 +44,7 @@ impl Setup {
             .env("GOVERNOR_DAEMON_METRICS_LISTEN", "off")
             .env("GOVERNOR_DAEMON_DRAIN_TIMEOUT", "200ms")
             .env("GOVERNOR_KERNEL_TIER", "netlink")
+            .env("GOVERNOR_KERNEL_PINS", "off")
     }
 
     /// Sets an environment variable of the daemon; the last one of a name counts.
@@ -58,6 +59,13 @@ impl Setup {
     #[must_use]
     pub fn tier(self, tier: &str) -> Self {
         self.env("GOVERNOR_KERNEL_TIER", tier)
+    }
+
+    /// Pins what counts in this folder.
+    #[must_use]
+    pub fn pins(self, folder: &Path) -> Self {
+        let folder = folder.to_str().expect("a folder of ours has a plain name");
+        self.env("GOVERNOR_KERNEL_PINS", "require").env("GOVERNOR_KERNEL_PIN_DIR", folder)
     }
 
     /// Serves metrics on this address, see [`free_port`].
@@ -227,6 +235,12 @@ impl Daemon {
             terminate(child).expect("governord ends after SIGTERM");
         }
         self.launch()
+    }
+
+    /// Sets an environment variable of its next life.
+    pub fn set_env(&mut self, name: &str, value: &str) {
+        let setup = self.setup.clone();
+        self.setup = setup.env(name, value);
     }
 
     /// The command line of a daemon with this configuration and these sockets, e.g. for a second instance.

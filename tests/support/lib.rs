@@ -1,6 +1,7 @@
 //! What the whole-system tests share: the programs under test and how to run them. Knows no test.
 
 pub mod bins;
+pub mod bpffs;
 pub mod cgroup;
 pub mod daemon;
 pub mod netns;

@@ -4,7 +4,7 @@ use super::answer::{Answer, Error};
 use super::bypass;
 use super::render::{Facts, Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::{Health, Status};
+use crate::control::api::{Health, PinState, Pins, Status};
 
 /// Asks and shows.
 pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {
@@ -22,6 +22,9 @@ fn text(status: &Status, style: Style) -> String {
     facts.add("bypass", bypass::state(status.bypass, style));
     facts.add("node", node(status));
     facts.add("kernel", kernel(status, style));
+    if let Some(line) = counting(&status.pins, style) {
+        facts.add("counting", line);
+    }
     if status.degraded.is_empty() {
         facts.add("degraded", "no".to_owned());
     }
@@ -94,6 +97,21 @@ fn kernel(status: &Status, style: Style) -> String {
     text
 }
 
+/// Since when the kernel counts, where that is not simply as long as the daemon runs.
+fn counting(pins: &Pins, style: Style) -> Option<String> {
+    let since = pins.counting_seconds.map(duration).unwrap_or_default();
+    let line = match pins.state {
+        PinState::Adopted => format!("for {since}, taken over from the daemon before"),
+        PinState::Pinned => format!("for {since}, pinned"),
+        PinState::Off if pins.note.is_empty() => return None,
+        PinState::Off | PinState::Unavailable => "not pinned".to_owned(),
+    };
+    if pins.note.is_empty() {
+        return Some(line);
+    }
+    Some(style.yellow(&format!("{line}: {}", printable(&pins.note))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +134,7 @@ mod tests {
             node: Node { counted: 0, cap: 1000, parked: 0, max_parked: 500 },
             pools: Vec::new(),
             kernel: Health { audits: 40, ..Health::default() },
+            pins: Pins::default(),
             warnings: Vec::new(),
         }
     }

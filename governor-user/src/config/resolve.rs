@@ -4,6 +4,7 @@
 use super::Problem;
 use super::layers::{Effective, Origin, Settings};
 use super::value::Value;
+use crate::kernel::pin::PinOptions;
 use crate::kernel::view::Tier;
 use governor_engine::policy::{FairShare, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +65,10 @@ pub struct KernelConfig {
     pub tick: Duration,
     /// Audit period.
     pub audit: Duration,
+    /// Listeners that can be tracked, 1 to 16,384.
+    pub max_listeners: u32,
+    /// Where counting is pinned; nowhere when `None`.
+    pub pins: Option<PinOptions>,
 }
 
 /// When the level rises. Ranges are in ‰.
@@ -155,6 +160,19 @@ fn kernel(reader: &mut Reader<'_>) -> KernelConfig {
         require: tier(&reader.text("kernel.require")),
         tick: reader.duration("kernel.tick"),
         audit: reader.duration("kernel.audit"),
+        max_listeners: reader.integer("kernel.max_listeners"),
+        pins: pins(reader),
+    }
+}
+
+fn pins(reader: &mut Reader<'_>) -> Option<PinOptions> {
+    let folder = PathBuf::from(reader.text("kernel.pin_dir"));
+    if !folder.is_absolute() {
+        reader.problem("kernel.pin_dir", "expected an absolute path such as \"/sys/fs/bpf/governor\"".to_owned());
+    }
+    match reader.text("kernel.pins").as_str() {
+        "off" => None,
+        word => Some(PinOptions { folder, required: word == "require" }),
     }
 }
 

@@ -2,6 +2,7 @@
 //! the generated `governor.toml` and the run-time overrides all read this one table; nothing else knows a key.
 
 use super::value::{Kind, Raw};
+use governor_common::abi::MAX_LISTENERS;
 
 /// One row.
 #[derive(Clone, Copy, Debug)]
@@ -114,6 +115,24 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Duration { min_ms: 100 },
         "10s",
         "How often counts are compared with the kernel's truth.",
+    ),
+    fixed(
+        "kernel.max_listeners",
+        Kind::Integer { min: 1, max: MAX_LISTENERS },
+        "16384",
+        "Listeners whose totals are tracked; more are shown without them and counted as untracked.",
+    ),
+    fixed(
+        "kernel.pins",
+        Kind::Choice(&["auto", "off", "require"]),
+        "auto",
+        "Pin programs and maps, so that a restart after a crash loses no count; require refuses to start where that is not possible.",
+    ),
+    fixed(
+        "kernel.pin_dir",
+        Kind::Text,
+        "/sys/fs/bpf/governor",
+        "Folder of the pins, for one governord; its parent is on a bpffs that is already mounted.",
     ),
     fixed("overload.accept_fill_lo", PERMILLE, "500", "Accept-queue fill in ‰ where pressure starts."),
     fixed("overload.accept_fill_hi", PERMILLE, "1000", "Accept-queue fill in ‰ where pressure is 1000 ‰."),

@@ -28,7 +28,8 @@ mod settings;
 
 pub use crate::kernel::view::{
     Basis, CgroupView, Conntrack, Family, Finding, FindingKind, Health, HookCandidate, HookEvent, HookView,
-    ListenerGroup, ListenerView, NamespaceCounters, NamespaceView, Protocol, SojournBucket, SojournView, Tier,
+    ListenerGroup, ListenerView, NamespaceCounters, NamespaceView, PinState, Protocol, SojournBucket, SojournView,
+    Tier,
 };
 pub use admission::{FairShare, Key, KeysQuery, Lease, LeasesQuery, Member, MemberState, Mode, Pool, WouldHave};
 pub use decisions::{Advice, AdviceQuery, Decision, Numbers, Outcome, PoolAdvice, SettingAdvice};
@@ -71,8 +72,24 @@ pub struct Status {
     pub pools: Vec<PoolSummary>,
     /// Health of the kernel plane.
     pub kernel: Health,
+    /// Whether the kernel goes on counting when the daemon dies.
+    #[serde(default)]
+    pub pins: Pins,
     /// What the configuration asks for that cannot work as written, one line each.
     pub warnings: Vec<String>,
+}
+
+/// Whether the programs in the kernel outlive the daemon, and since when they count.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pins {
+    /// `adopted`: this daemon goes on with the counts of an earlier one.
+    pub state: PinState,
+    /// Folder of the pins; `null` unless something is pinned.
+    pub folder: Option<String>,
+    /// Seconds since the programs began to count, in whichever life of the daemon; `null` unless something is pinned.
+    pub counting_seconds: Option<f64>,
+    /// Why nothing is pinned, or why counting started clean; empty if there is nothing to say.
+    pub note: String,
 }
 
 /// The bypass switch: while on, every `Acquire` passes at once, counted.

@@ -3,13 +3,14 @@
 
 use super::api::{Check, CheckStatus};
 use crate::daemon::view::View;
-use crate::kernel::view::{Health, HookView, Observation};
+use crate::kernel::view::{Health, HookView, Observation, PinState, PinsView};
 
 /// Everything, the kernel's part first.
 #[must_use]
 pub fn checks(view: &View, seen: &Observation, warnings: &[String]) -> Vec<Check> {
     let mut checks = vec![tier(seen)];
     checks.extend(seen.hooks.iter().map(hook));
+    checks.push(pins(&seen.pins));
     for namespace in &seen.namespaces {
         for finding in &namespace.findings {
             checks.push(Check {
@@ -68,6 +69,23 @@ fn hook(hook: &HookView) -> Check {
         format!("not seen; lost: {}", hook.lost_without)
     };
     Check { hook: Some(hook.clone()), ..check(&format!("hook {}", event.as_str()), ok(hook.active), detail, None) }
+}
+
+/// What a crash of the daemon would do to the counts.
+fn pins(pins: &PinsView) -> Check {
+    let folder = pins.folder.as_deref().unwrap_or_default();
+    let (status, mut detail) = match pins.state {
+        PinState::Adopted => (CheckStatus::Ok, format!("counts of an earlier daemon go on, at {folder}")),
+        PinState::Pinned => (CheckStatus::Ok, format!("counts outlive the daemon, at {folder}")),
+        PinState::Off => (CheckStatus::Ok, "nothing is pinned: counts end with the daemon".to_owned()),
+        PinState::Unavailable => (CheckStatus::Warn, "counts end with the daemon".to_owned()),
+    };
+    if !pins.note.is_empty() {
+        detail.push_str(&format!("; {}", pins.note));
+    }
+    let fix = matches!(pins.state, PinState::Unavailable)
+        .then_some("see kernel.pin_dir, or set kernel.pins to \"off\" if that is meant");
+    check("pins", status, detail, fix)
 }
 
 fn counts(health: &Health) -> Check {

@@ -16,6 +16,7 @@ use governor_engine::policy::{FairShare, Mode};
 use governor_engine::snapshot::{LeaseView, MemberState, PoolView};
 use governor_engine::time::Instant;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// `GET /v1/status`.
 #[must_use]
@@ -62,6 +63,7 @@ pub fn status(view: &View, seen: &Observation, started: Instant, warnings: &[Str
             })
             .collect(),
         kernel: seen.health,
+        pins: pins(seen),
         warnings: warnings.to_vec(),
     }
 }
@@ -255,6 +257,16 @@ pub fn change(key: &str, before: &Effective, after: &Effective) -> api::SettingC
         value: after.value.to_json(),
         origin: origin(&after.origin),
         previous: before.value.to_json(),
+    }
+}
+
+fn pins(seen: &Observation) -> api::Pins {
+    let counting = seen.pins.counting_since_ns.map(|since| Duration::from_nanos(seen.taken_ns.saturating_sub(since)));
+    api::Pins {
+        state: seen.pins.state,
+        folder: seen.pins.folder.clone(),
+        counting_seconds: counting.map(|counting| counting.as_secs_f64()),
+        note: seen.pins.note.clone(),
     }
 }
 

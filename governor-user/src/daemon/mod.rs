@@ -42,6 +42,7 @@ use governor_engine::Engine;
 use governor_engine::id::SessionId;
 use handle::Handle;
 use settings::Settings;
+use std::cell::Cell;
 use std::fs::File;
 use std::future::IntoFuture;
 use std::io::ErrorKind;
@@ -122,12 +123,17 @@ pub async fn run(settings: Settings) -> Result<()> {
         "governord is ready"
     );
 
+    let hand_over = Cell::new(false);
     let ended = tokio::select! {
         ended = driver => ended,
-        never = signals(&handle, &inbox) => match never? {},
+        never = signals(&handle, &inbox, &hand_over) => match never? {},
     };
     // Blocks for the tick in progress: nothing else runs any more.
-    plane.stop();
+    if hand_over.get() || ended.is_err() {
+        plane.hand_over();
+    } else {
+        plane.stop();
+    }
     ended.context("the driver panicked")?;
     tracing::info!("governord has stopped");
     Ok(())
@@ -151,7 +157,8 @@ async fn start_kernel_plane(config: &KernelConfig) -> Result<Plane> {
         tick: config.tick,
         audit_every: config.audit,
         cgroup_root: None,
-        max_listeners: None,
+        max_listeners: Some(config.max_listeners),
+        pins: config.pins.clone(),
     };
     // Loading programs takes up to a second: not on the loop.
     let plane =
@@ -162,11 +169,16 @@ async fn start_kernel_plane(config: &KernelConfig) -> Result<Plane> {
     Ok(plane)
 }
 
-/// Reloads on SIGHUP; SIGTERM and SIGINT stop, a second one at once. Ends only with an error.
-async fn signals(handle: &Handle, inbox: &mpsc::Sender<Message>) -> Result<std::convert::Infallible> {
+/// Reloads on SIGHUP; SIGTERM and SIGINT stop, a second one at once; SIGUSR2 stops for another governord to take over:
+/// what is pinned in the kernel goes on counting. Ends only with an error.
+async fn signals(
+    handle: &Handle,
+    inbox: &mpsc::Sender<Message>,
+    hand_over: &Cell<bool>,
+) -> Result<std::convert::Infallible> {
     let listen = |kind: SignalKind| -> Result<Signal> { signal(kind).context("cannot listen for signals") };
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    let mut hangup = listen(SignalKind::hangup())?;
+    let (mut hangup, mut successor) = (listen(SignalKind::hangup())?, listen(SignalKind::user_defined2())?);
     loop {
         tokio::select! {
             _ = hangup.recv() => {
@@ -175,6 +187,7 @@ async fn signals(handle: &Handle, inbox: &mpsc::Sender<Message>) -> Result<std::
             }
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            _ = successor.recv() => hand_over.set(true),
         }
         let within = handle.settings().lock().await.loaded().config.daemon.drain_timeout;
         tracing::info!(within = ?within, "stopping: waiting for leases to end");

@@ -6,8 +6,7 @@
 //! since counts as outbound; the socket itself keeps no better trace.
 
 use super::maps::Maps;
-use aya::Ebpf;
-use aya::programs::Iter;
+use super::pin::Programs;
 use governor_common::abi::{CgroupKey, CgroupState, Direction, QueueRecord, ScanRecord, TCP_LISTEN};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -49,10 +48,9 @@ pub struct ScannedListener {
 }
 
 /// Runs the iterator over the calling thread's network namespace.
-pub(super) fn scan(object: &mut Ebpf, maps: &mut Maps) -> io::Result<Scan> {
+pub(super) fn scan(programs: &mut Programs, maps: &mut Maps) -> io::Result<Scan> {
     let before = maps.stats().map_err(io::Error::other)?.seeded;
-    let program = object.program_mut("scan_tcp").ok_or_else(|| io::Error::other("the object has no scan_tcp"))?;
-    let program: &mut Iter = program.try_into().map_err(io::Error::other)?;
+    let program = programs.iterator("scan_tcp")?;
     let link = program.attach().map_err(io::Error::other)?;
     let link = program.take_link(link).map_err(io::Error::other)?;
     // The iterator belongs to the namespace of the thread that makes this file.
@@ -78,9 +76,8 @@ pub struct ScannedQueue {
 
 /// Visits the listeners of the calling thread's network namespace: the accept queues that are not empty, by their
 /// listener's cookie. Costs what the listeners cost; connections are not visited.
-pub(super) fn scan_queues(object: &mut Ebpf) -> io::Result<BTreeMap<u64, ScannedQueue>> {
-    let program = object.program_mut("scan_queues").ok_or_else(|| io::Error::other("the object has no scan_queues"))?;
-    let program: &mut Iter = program.try_into().map_err(io::Error::other)?;
+pub(super) fn scan_queues(programs: &mut Programs) -> io::Result<BTreeMap<u64, ScannedQueue>> {
+    let program = programs.iterator("scan_queues")?;
     let link = program.attach().map_err(io::Error::other)?;
     let link = program.take_link(link).map_err(io::Error::other)?;
     let mut file = link.into_file().map_err(io::Error::other)?;

@@ -2,20 +2,23 @@
 //! takes, and keeps for every hook whether it is active and why not. Knows nothing of what the programs report.
 
 use super::btf::{BtfError, Layouts};
-use super::maps::{self, Maps};
+use super::maps::{self, Maps, Source};
 use super::overflow_hooks::{self, now_ns};
+use super::pin::{Links, Programs};
+use super::selftest::{self, SelfTestError};
 use super::tracepoint::Options;
 use super::view::{HookCandidate, HookEvent, HookView, Tier};
 use aya::programs::{BtfTracePoint, Iter, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use aya_log::EbpfLogger;
-use governor_common::abi::{MAX_LISTENERS, Offsets};
+use governor_common::abi::Offsets;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::{fmt, io};
 use thiserror::Error;
 
 /// Built by this package's build script.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/governor-ebpf"));
+pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/governor-ebpf"));
 
 const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Levels of the programs' log: nothing, or up to debug.
@@ -48,11 +51,22 @@ pub(super) enum LoadError {
     },
 }
 
-/// Programs in the kernel; they detach when this is dropped.
+/// Programs that are run by their name after all is attached.
+pub(super) const ON_DEMAND: [&str; 3] = ["scan_tcp", "scan_queues", "syn_ingress"];
+
+/// Programs in the kernel; they detach when this is dropped, unless they are pinned.
 pub(super) struct Loaded {
-    /// Holds the programs and their links.
-    pub(super) object: Ebpf,
+    pub(super) programs: Programs,
+    /// What keeps the programs attached.
+    pub(super) links: Links,
     pub(super) maps: Maps,
+    pub(super) facts: Facts,
+    pub(super) log: Option<EbpfLogger<ToTracing>>,
+}
+
+/// What was found out while attaching. A later life of the daemon that takes the programs over gets it as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Facts {
     pub(super) hooks: Vec<HookView>,
     /// Connections are counted per cgroup.
     pub(super) counts_cgroups: bool,
@@ -67,22 +81,31 @@ pub(super) struct Loaded {
     pub(super) acks_since_ns: Option<u64>,
     /// Where the program that looks at SYNs is attached when there is reason to; `None` where it cannot be.
     pub(super) syn_root: Option<PathBuf>,
-    pub(super) log: Option<EbpfLogger<ToTracing>>,
 }
 
 impl fmt::Debug for Loaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loaded").field("maps", &self.maps).field("hooks", &self.hooks).finish_non_exhaustive()
+        f.debug_struct("Loaded").field("maps", &self.maps).field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+impl Loaded {
+    /// Proves with one connection that what is attached counts.
+    ///
+    /// # Errors
+    /// What was counted wrong.
+    pub(super) fn prove(&self) -> Result<(), SelfTestError> {
+        let Facts { counts_cgroups, sees_enqueues, .. } = self.facts;
+        selftest::run(&self.maps, selftest::Expected { enqueue: sees_enqueues, marks: counts_cgroups })
     }
 }
 
 /// Under what the programs' messages are logged.
 pub const LOG_TARGET: &str = "governor::ebpf";
 
-/// Loads and attaches.
-pub(super) fn load(options: &Options) -> Result<Loaded, LoadError> {
-    let Options { log, max_listeners, ref cgroup_root } = *options;
-    let max_listeners = max_listeners.unwrap_or(MAX_LISTENERS).clamp(1, MAX_LISTENERS);
+/// Loads and attaches. `made` sees the object while it still has its maps and nothing is attached.
+pub(super) fn load(options: &Options, made: impl FnOnce(&Ebpf)) -> Result<Loaded, LoadError> {
+    let Options { log, ref cgroup_root, .. } = *options;
     let file = std::fs::read(KERNEL_BTF).map_err(LoadError::NoBtf)?;
     let layouts = Layouts::parse(&file)?;
     let (mut offsets, no_cgroups) = resolve(&layouts)?;
@@ -94,17 +117,19 @@ pub(super) fn load(options: &Options) -> Result<Loaded, LoadError> {
         .btf(Some(&btf))
         .override_global("OFFSETS", &offsets, true)
         .override_global("AYA_LOG_LEVEL", if log { &LOG_DEBUG } else { &LOG_OFF }, true)
-        .map_max_entries("LISTENERS", max_listeners)
+        .map_max_entries("LISTENERS", options.max_listeners())
         .load(OBJECT)
         .map_err(|error| LoadError::Object(Box::new(error)))?;
-    let maps = Maps::take(&mut object)?;
+    made(&object);
+    let maps = Maps::take(Source::Object(&mut object))?;
 
-    let states = attach_twins(&mut object, ["inet_sock_set_state", "inet_sock_set_state_twin"], &btf);
-    let enqueues = attach_twins(&mut object, ["sk_data_ready", "sk_data_ready_twin"], &btf);
+    let mut links = Links::default();
+    let states = attach_twins(&mut object, &mut links, ["inet_sock_set_state", "inet_sock_set_state_twin"], &btf);
+    let enqueues = attach_twins(&mut object, &mut links, ["sk_data_ready", "sk_data_ready_twin"], &btf);
     let scans = load_iterator(&mut object, &btf);
     let unless = |obstacle: &Option<String>| obstacle.clone().map_or(Ok(()), Err);
-    let refused_acks =
-        unless(&obstacles.ack).and_then(|()| attach_twins(&mut object, ["kfree_skb", "kfree_skb_twin"], &btf));
+    let refused_acks = unless(&obstacles.ack)
+        .and_then(|()| attach_twins(&mut object, &mut links, ["kfree_skb", "kfree_skb_twin"], &btf));
     let no_root = if cgroup_root.is_none() { Some("no cgroup2 is mounted".to_owned()) } else { None };
     let refused_syns =
         unless(&obstacles.syn).and_then(|()| unless(&no_root)).and_then(|()| overflow_hooks::load_syn(&mut object));
@@ -149,9 +174,7 @@ pub(super) fn load(options: &Options) -> Result<Loaded, LoadError> {
     ];
     states.map_err(|reason| LoadError::Program { hook: "tp_btf/inet_sock_set_state", reason })?;
     let log = if log { EbpfLogger::init_with_logger(&mut object, ToTracing).ok() } else { None };
-    Ok(Loaded {
-        object,
-        maps,
+    let facts = Facts {
         hooks,
         counts_cgroups: no_cgroups.is_none(),
         sees_enqueues: enqueues.is_ok(),
@@ -159,8 +182,8 @@ pub(super) fn load(options: &Options) -> Result<Loaded, LoadError> {
         scans_queues: queues.is_ok(),
         acks_since_ns: refused_acks.is_ok().then(now_ns),
         syn_root: cgroup_root.clone().filter(|_| refused_syns.is_ok()),
-        log,
-    })
+    };
+    Ok(Loaded { programs: Programs::Loaded(Box::new(object)), links, maps, facts, log })
 }
 
 /// The offsets, and why connections cannot be counted per cgroup if so.
@@ -202,12 +225,13 @@ fn resolve(kernel: &Layouts<'_>) -> Result<(Offsets, Option<String>), BtfError> 
 
 /// Loads and attaches two programs to the BTF tracepoint that the first is named after, in this order: the kernel calls
 /// them so, and the second does what the first could not. An error is one line.
-fn attach_twins(object: &mut Ebpf, names: [&str; 2], btf: &Btf) -> Result<(), String> {
+fn attach_twins(object: &mut Ebpf, links: &mut Links, names: [&str; 2], btf: &Btf) -> Result<(), String> {
     for name in names {
         let program = object.program_mut(name).ok_or_else(|| "the object has no such program".to_owned())?;
         let program: &mut BtfTracePoint = program.try_into().map_err(|error| one_line(&error))?;
         program.load(names[0], btf).map_err(|error| one_line(&error))?;
-        program.attach().map(drop).map_err(|error| one_line(&error))?;
+        let link = program.attach().and_then(|link| program.take_link(link)).map_err(|error| one_line(&error))?;
+        links.keep(name, link.into());
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The programs' maps, typed. Reads them whole and removes what is finished; knows no meaning of a value. Every walk is
 //! bounded, because the kernel starts over when the key it stands on is removed meanwhile.
 
+use super::pin;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, RingBuf, SkStorage};
 use governor_common::abi::{
@@ -10,6 +11,7 @@ use governor_common::abi::{
 use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use thiserror::Error;
 
 /// Events taken from the ring buffer at a time; the rest waits for the next read.
@@ -32,6 +34,14 @@ pub(super) enum Error {
     },
 }
 
+/// Where maps are taken from.
+pub(super) enum Source<'a> {
+    /// An object that was just loaded.
+    Object(&'a mut Ebpf),
+    /// The folder in which an earlier life of the daemon pinned them.
+    Pins(&'a Path),
+}
+
 /// All maps.
 pub(super) struct Maps {
     listeners: HashMap<MapData, u64, ListenerState>,
@@ -49,15 +59,16 @@ impl fmt::Debug for Maps {
 }
 
 impl Maps {
-    /// Takes the maps out of a loaded object.
-    pub(super) fn take(object: &mut Ebpf) -> Result<Self, Error> {
+    /// Takes the maps out of where they are.
+    pub(super) fn take(mut source: Source<'_>) -> Result<Self, Error> {
+        let source = &mut source;
         Ok(Self {
-            listeners: typed(object, "LISTENERS")?,
-            cgroups: typed(object, "CGROUPS")?,
-            listen_ports: typed(object, "LISTEN_PORTS")?,
-            stats: typed(object, "STATS")?,
-            markers: typed(object, "MARKERS")?,
-            events: typed(object, "EVENTS")?,
+            listeners: typed(source, "LISTENERS")?,
+            cgroups: typed(source, "CGROUPS")?,
+            listen_ports: typed(source, "LISTEN_PORTS")?,
+            stats: typed(source, "STATS")?,
+            markers: typed(source, "MARKERS")?,
+            events: typed(source, "EVENTS")?,
         })
     }
 
@@ -120,8 +131,14 @@ impl Maps {
     }
 }
 
-fn typed<T: TryFrom<Map, Error = MapError>>(object: &mut Ebpf, name: &'static str) -> Result<T, Error> {
-    let map = object.take_map(name).ok_or(Error::Missing(name))?;
+fn typed<T: TryFrom<Map, Error = MapError>>(source: &mut Source<'_>, name: &'static str) -> Result<T, Error> {
+    let map = match source {
+        Source::Object(object) => object.take_map(name).ok_or(Error::Missing(name))?,
+        Source::Pins(folder) => {
+            let pinned = MapData::from_pin(folder.join(pin::map_name(name))).and_then(Map::from_map_data);
+            pinned.map_err(|source| Error::Kernel { name, source })?
+        }
+    };
     T::try_from(map).map_err(|source| Error::Kernel { name, source })
 }
 

@@ -27,6 +27,7 @@ mod netns;
 mod netstat;
 mod overflow_hooks;
 mod pids;
+pub mod pin;
 mod plane;
 mod preflight;
 mod privileged;

@@ -5,6 +5,7 @@
 use super::btf::{BtfError, Layouts};
 use super::loader::{Loaded, chain, one_line};
 use super::maps::Maps;
+use super::pin::Programs;
 use super::provoke::{self, Refused};
 use super::selftest;
 use super::view::{HookEvent, HookView};
@@ -90,19 +91,19 @@ pub(super) fn load_queue_scan(object: &mut Ebpf, btf: &Btf) -> Result<(), String
 /// Has a packet refused at either stage and sees whether it is counted as often as the kernel counts it. A hook that
 /// counts something else is not used, and says so.
 pub(super) fn prove(loaded: &mut Loaded) {
-    if loaded.acks_since_ns.is_some()
+    if loaded.facts.acks_since_ns.is_some()
         && let Err(reason) = selftest::apart(|| prove_ack(&loaded.maps)).map_err(|error| chain(&error)).flatten()
     {
-        loaded.acks_since_ns = None;
-        give_up(&mut loaded.hooks, HookEvent::OverflowAck, &reason);
+        loaded.facts.acks_since_ns = None;
+        give_up(&mut loaded.facts.hooks, HookEvent::OverflowAck, &reason);
     }
-    if let Some(root) = &loaded.syn_root {
-        let (object, maps) = (&mut loaded.object, &loaded.maps);
-        let proved = watch_syns(object, root)
+    if let Some(root) = &loaded.facts.syn_root {
+        let (programs, maps) = (&mut loaded.programs, &loaded.maps);
+        let proved = watch_syns(programs, root)
             .and_then(|_watch| selftest::apart(|| prove_syn(maps)).map_err(|error| chain(&error)).flatten());
         if let Err(reason) = proved {
-            loaded.syn_root = None;
-            give_up(&mut loaded.hooks, HookEvent::OverflowSyn, &reason);
+            loaded.facts.syn_root = None;
+            give_up(&mut loaded.facts.hooks, HookEvent::OverflowSyn, &reason);
         }
     }
 }
@@ -146,13 +147,13 @@ pub(super) struct SynWatch {
 }
 
 /// Begins to look at the SYNs of every socket below `root`, the v2 mount.
-pub(super) fn watch_syns(object: &mut Ebpf, root: &Path) -> Result<SynWatch, String> {
+pub(super) fn watch_syns(programs: &mut Programs, root: &Path) -> Result<SynWatch, String> {
     let said = |error: &dyn std::error::Error| format!("{}: {}", root.display(), chain(error));
     let folder = File::open(root).map_err(|error| said(&error))?;
     if folder.metadata().map_err(|error| said(&error))?.ino() != HIERARCHY_ROOT {
         return Err(format!("{} is not the root of the host's v2 hierarchy", root.display()));
     }
-    let program = syn_program(object)?;
+    let program = programs.cgroup_skb("syn_ingress").map_err(|error| chain(&error))?;
     let attached = program
         .attach(&folder, CgroupSkbAttachType::Ingress, CgroupAttachMode::Single)
         .map_err(|error| said(&error))?;

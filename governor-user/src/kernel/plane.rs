@@ -2,6 +2,7 @@
 //! this thread (and on the walking thread it owns); the daemon only ever sees finished observations.
 
 use super::{
+    pin::PinOptions,
     sampler::{Fatal, Sampler},
     view::{Observation, Tier},
 };
@@ -37,6 +38,8 @@ pub struct Options {
     /// Listeners whose totals and peak can be tracked, at most 16,384, which is also the default. More are still shown
     /// with what the tables say, and counted in `health.untracked`.
     pub max_listeners: Option<u32>,
+    /// Where programs and maps are pinned, so that counting outlives the plane; nowhere when `None`.
+    pub pins: Option<PinOptions>,
 }
 
 impl Default for Options {
@@ -48,6 +51,7 @@ impl Default for Options {
             audit_every: Duration::from_secs(10),
             cgroup_root: None,
             max_listeners: None,
+            pins: None,
         }
     }
 }
@@ -65,6 +69,9 @@ pub enum PlaneError {
         /// Why nothing better works, one clause a tier.
         reason: String,
     },
+    /// Counting has to outlive the daemon and cannot.
+    #[error("pins are required but not possible here: {0}")]
+    Pins(String),
     /// Not even `/proc` can be read.
     #[error("sockets cannot be observed: /proc is not readable")]
     Proc(#[source] io::Error),
@@ -76,12 +83,16 @@ pub enum PlaneError {
     Ended,
 }
 
+/// Tells the thread to end and to leave the pins.
+#[derive(Debug)]
+struct HandOver;
+
 /// The running kernel plane. Dropping it stops it.
 #[derive(Debug)]
 pub struct Plane {
     observations: watch::Receiver<Arc<Observation>>,
     /// Dropped to stop the thread.
-    running: Option<mpsc::Sender<()>>,
+    running: Option<mpsc::Sender<HandOver>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
@@ -93,8 +104,17 @@ impl Plane {
         self.observations.clone()
     }
 
-    /// Detaches everything and waits for the thread: at most the tick in progress.
+    /// Detaches everything, removes every pin and waits for the thread: at most the tick in progress.
     pub fn stop(mut self) {
+        self.end();
+    }
+
+    /// As [`Self::stop`], but what is pinned stays and goes on counting for the next plane.
+    pub fn hand_over(mut self) {
+        if let Some(running) = &self.running {
+            // A thread that has ended has detached already.
+            drop(running.send(HandOver));
+        }
         self.end();
     }
 
@@ -152,12 +172,18 @@ pub fn spawn(options: Options) -> Result<Plane, PlaneError> {
 }
 
 /// Ticks until told to stop or until the plane cannot go on.
-fn run(mut sampler: Sampler, tick: Duration, stopped: &mpsc::Receiver<()>, publish: &watch::Sender<Arc<Observation>>) {
+fn run(
+    mut sampler: Sampler,
+    tick: Duration,
+    stopped: &mpsc::Receiver<HandOver>,
+    publish: &watch::Sender<Arc<Observation>>,
+) {
     let mut next = Instant::now() + tick;
     loop {
         match stopped.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(HandOver) => return sampler.hand_over(),
+            Err(RecvTimeoutError::Disconnected) => return,
         }
         let begun = Instant::now();
         // A panic here is a bug of the plane; it must not take admission down with it.

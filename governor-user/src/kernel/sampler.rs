@@ -11,6 +11,7 @@ use super::{
     netns::{MOST_PER_TICK, Namespaces},
     netstat::{self, Counters},
     pids::Holders,
+    pin,
     plane::{Options, PlaneError},
     privileged::{EnterError, Home},
     procfs,
@@ -20,7 +21,7 @@ use super::{
     suspicion::Suspicion,
     tier::{self, Ladder},
     tracepoint::{Reading, Tracepoint},
-    view::{Health, HookView, Observation, Protocol, Tier},
+    view::{Health, HookView, Observation, PinState, PinsView, Protocol, Tier},
     walk::{Walk, Walker},
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -65,6 +66,7 @@ pub(crate) struct Sampler {
     /// Why it is not a better tier.
     reasons: Vec<String>,
     hooks: Vec<HookView>,
+    pins: PinsView,
     tracepoint: Option<Tracepoint>,
     reconciler: Reconciler,
     namespaces: Namespaces,
@@ -116,11 +118,13 @@ impl Sampler {
     pub(crate) fn start(options: &Options) -> Result<Self, PlaneError> {
         let home = Home::of_this_thread().map_err(PlaneError::Proc)?;
         let Ladder { tier, reasons, hooks, tracepoint } = tier::choose(options)?;
+        let pins = pins(options, tracepoint.as_ref())?;
         let now = Instant::now();
         let mut sampler = Self {
             tier,
             reasons,
             hooks,
+            pins,
             tracepoint,
             reconciler: Reconciler::new(options.audit_every, now),
             namespaces: Namespaces::new(home),
@@ -148,6 +152,13 @@ impl Sampler {
             sampler.take_walk(walk, now);
         }
         Ok(sampler)
+    }
+
+    /// Ends and leaves what is pinned.
+    pub(crate) fn hand_over(self) {
+        if let Some(tracepoint) = self.tracepoint {
+            tracepoint.hand_over();
+        }
     }
 
     /// Looks at the namespaces whose turn it is and says what is known now.
@@ -433,6 +444,24 @@ impl Sampler {
             }
         }
     }
+}
+
+/// What became of the pins.
+///
+/// # Errors
+/// When they are required and are not there.
+fn pins(options: &Options, tracepoint: Option<&Tracepoint>) -> Result<PinsView, PlaneError> {
+    let view = match (&options.pins, tracepoint) {
+        (_, Some(tracepoint)) => tracepoint.pins().clone(),
+        (Some(wanted), None) => PinsView { note: pin::abandon(wanted), ..PinsView::default() },
+        (None, None) => PinsView::default(),
+    };
+    let pinned = matches!(view.state, PinState::Pinned | PinState::Adopted);
+    if options.pins.as_ref().is_some_and(|wanted| wanted.required) && !pinned {
+        let reason = if tracepoint.is_none() { "this tier has nothing to pin".to_owned() } else { view.note };
+        return Err(PlaneError::Pins(reason));
+    }
+    Ok(view)
 }
 
 /// Why a namespace could not be looked at.

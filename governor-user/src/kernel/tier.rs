@@ -85,7 +85,8 @@ fn attach(options: &Options) -> Result<Tracepoint, String> {
     // The programs' own messages cost something in the kernel, so they are compiled in only where they will be shown.
     let log = tracing::enabled!(target: tracepoint::LOG_TARGET, tracing::Level::DEBUG);
     let cgroup_root = options.cgroup_root.clone().or_else(cgroup::find_root);
-    let options = tracepoint::Options { log, max_listeners: options.max_listeners, cgroup_root };
+    let options =
+        tracepoint::Options { log, max_listeners: options.max_listeners, cgroup_root, pins: options.pins.clone() };
     Tracepoint::attach(&options).map_err(|error| error.to_string())
 }
 

@@ -6,20 +6,22 @@
 //! ```
 //!
 //! Depth and backlog here are those at the last enqueue: the depth *now* is in the kernel's tables. Everything detaches
-//! when a [`Tracepoint`] is dropped.
+//! when a [`Tracepoint`] is dropped, pinned or not; only [`Tracepoint::hand_over`] and the death of the process leave the
+//! pins, and then the programs go on counting.
 
 pub use super::events::ListenerEvent;
 pub use super::iter::{Audit, Drift, OpenConnections, Scan, ScannedListener, ScannedQueue};
 pub use super::loader::LOG_TARGET;
 
 use super::iter;
-use super::loader::{self, LoadError, Loaded};
+use super::loader::{self, Loaded};
 use super::maps;
 use super::overflow_hooks::{self, SynWatch};
+use super::pin::{self, PinOptions, Pins};
 use super::preflight;
-use super::selftest::{self, SelfTestError};
-use super::view::{Family, HookView};
-use governor_common::abi::{AF_INET, AF_INET6, CgroupKey, CgroupState, ListenerState};
+use super::view::{Family, HookView, PinsView};
+use governor_common::abi::{AF_INET, AF_INET6, CgroupKey, CgroupState, ListenerState, MAX_LISTENERS};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -36,6 +38,30 @@ pub struct Options {
     pub max_listeners: Option<u32>,
     /// Where the v2 hierarchy is mounted; without it refused SYNs cannot be counted.
     pub cgroup_root: Option<PathBuf>,
+    /// Where to pin everything, so that it outlives this process; nothing is pinned when `None`.
+    pub pins: Option<PinOptions>,
+}
+
+impl Options {
+    pub(super) fn max_listeners(&self) -> u32 {
+        self.max_listeners.unwrap_or(MAX_LISTENERS).clamp(1, MAX_LISTENERS)
+    }
+}
+
+/// What was learned since the programs began to count and cannot be read from their maps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Memory {
+    /// What audits found missing, added to what the counters say.
+    pub(super) corrections: Vec<Correction>,
+}
+
+/// What is added to the counters of one cgroup in one network namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Correction {
+    cgroup: u64,
+    netns: u32,
+    inbound: i64,
+    outbound: i64,
 }
 
 /// Why the tier cannot be used; prints as one line with every cause.
@@ -65,6 +91,8 @@ pub enum ScanError {
 /// The attached programs.
 #[derive(Debug)]
 pub struct Tracepoint {
+    /// Goes before the programs: what is pinned stays attached.
+    pins: Pins,
     loaded: Loaded,
     /// What audits found missing, added to what the counters say.
     corrections: BTreeMap<CgroupKey, (i64, i64)>,
@@ -158,27 +186,32 @@ impl Tracepoint {
         if let Some(obstacle) = preflight::tracepoint_obstacle() {
             return Err(AttachError(obstacle));
         }
-        let loaded = loader::load(options).map_err(|error: LoadError| AttachError(loader::chain(&error)))?;
-        let mut this = Self {
-            loaded,
-            corrections: BTreeMap::new(),
-            doubts: BTreeMap::new(),
-            suspects: BTreeSet::new(),
-            syn_watch: None,
-        };
-        let expected = selftest::Expected { enqueue: this.loaded.sees_enqueues, marks: this.loaded.counts_cgroups };
-        selftest::run(&this.loaded.maps, expected)
-            .map_err(|error: SelfTestError| AttachError(loader::chain(&error)))?;
-        overflow_hooks::prove(&mut this.loaded);
+        let (loaded, pins) = pin::start(options).map_err(AttachError)?;
+        let learned = pins.memory().corrections.into_iter();
+        let corrections =
+            learned.map(|was| (CgroupKey::new(was.cgroup, was.netns), (was.inbound, was.outbound))).collect();
+        let mut this =
+            Self { pins, loaded, corrections, doubts: BTreeMap::new(), suspects: BTreeSet::new(), syn_watch: None };
         // What the self-test left behind is nobody's business.
         this.read().map_err(|error| AttachError(loader::chain(&error)))?;
         Ok(this)
     }
 
+    /// Whether counting outlives this process, and since when it goes on.
+    #[must_use]
+    pub fn pins(&self) -> &PinsView {
+        self.pins.view()
+    }
+
+    /// Ends this process's part and leaves what is pinned to the next one. Without pins it is as good as a drop.
+    pub fn hand_over(mut self) {
+        self.pins.leave();
+    }
+
     /// Hooks and what became of them.
     #[must_use]
     pub fn hooks(&self) -> &[HookView] {
-        &self.loaded.hooks
+        &self.loaded.facts.hooks
     }
 
     /// Reads everything and clears what has ended. Call it often enough that 16,384 listeners cannot open and close, or
@@ -190,10 +223,10 @@ impl Tracepoint {
         if let Some(log) = &mut self.loaded.log {
             log.flush();
         }
-        let sees_enqueues = self.loaded.sees_enqueues;
+        let sees_enqueues = self.loaded.facts.sees_enqueues;
         let mut reading = Reading {
             syns_since_ns: self.syn_watch.as_ref().map(|watch| watch.since_ns),
-            acks_since_ns: self.loaded.acks_since_ns,
+            acks_since_ns: self.loaded.facts.acks_since_ns,
             ..Reading::default()
         };
         self.loaded.maps.drain(|event| reading.events.extend(ListenerEvent::parse(&event, sees_enqueues)));
@@ -206,7 +239,7 @@ impl Tracepoint {
                 reading.listeners.extend(ListenerReading::new(cookie, &state, sees_enqueues));
             }
         }
-        if self.loaded.counts_cgroups {
+        if self.loaded.facts.counts_cgroups {
             let mut sums: BTreeMap<u64, OpenConnections> = BTreeMap::new();
             for (key, state) in self.loaded.maps.cgroups()? {
                 let (here, sum) = (self.corrected(key, &state), sums.entry(key.cgroup).or_default());
@@ -228,11 +261,11 @@ impl Tracepoint {
     /// # Errors
     /// When there is no iterator or it fails half-way; sockets seen until then stay counted.
     pub fn scan(&mut self, netns: u64) -> Result<Scan, ScanError> {
-        if !self.loaded.scans {
+        if !self.loaded.facts.scans {
             return Err(ScanError::Unavailable);
         }
         let before = self.loaded.maps.listeners().map_err(ReadError)?;
-        let scan = iter::scan(&mut self.loaded.object, &mut self.loaded.maps).map_err(ScanError::Failed)?;
+        let scan = iter::scan(&mut self.loaded.programs, &mut self.loaded.maps).map_err(ScanError::Failed)?;
         // Only a race between a connection arriving and its listener closing leaves such an entry behind.
         for (cookie, state) in before.into_iter().filter(|(_, state)| u64::from(state.netns) == netns) {
             if state.closed_ns != 0 || scan.listeners.contains_key(&cookie) {
@@ -251,10 +284,10 @@ impl Tracepoint {
     /// # Errors
     /// When there is no iterator or it fails; nothing is known of any queue then.
     pub fn scan_queues(&mut self) -> Result<BTreeMap<u64, ScannedQueue>, ScanError> {
-        if !self.loaded.scans_queues {
+        if !self.loaded.facts.scans_queues {
             return Err(ScanError::Unavailable);
         }
-        iter::scan_queues(&mut self.loaded.object).map_err(ScanError::Failed)
+        iter::scan_queues(&mut self.loaded.programs).map_err(ScanError::Failed)
     }
 
     /// Begins to count refused SYNs of all sockets of the host, unless that is done already or the hook says why it
@@ -264,9 +297,9 @@ impl Tracepoint {
     /// One line that says why not.
     pub fn watch_syns(&mut self) -> Result<(), String> {
         if self.syn_watch.is_none()
-            && let Some(root) = &self.loaded.syn_root
+            && let Some(root) = &self.loaded.facts.syn_root
         {
-            self.syn_watch = Some(overflow_hooks::watch_syns(&mut self.loaded.object, root)?);
+            self.syn_watch = Some(overflow_hooks::watch_syns(&mut self.loaded.programs, root)?);
         }
         Ok(())
     }
@@ -294,6 +327,7 @@ impl Tracepoint {
         self.doubts.clone_from(&drift.doubts);
         self.corrections.extend(drift.corrections.iter().map(|(id, correction)| (*id, *correction)));
         self.corrections.retain(|_, correction| *correction != (0, 0));
+        self.remember();
         Ok(drift)
     }
 
@@ -327,10 +361,23 @@ impl Tracepoint {
     fn forget(&mut self, key: CgroupKey) -> Result<bool, ReadError> {
         let forgotten = self.loaded.maps.forget_cgroup(key)?;
         if forgotten {
-            self.corrections.remove(&key);
             self.doubts.remove(&key);
+            if self.corrections.remove(&key).is_some() {
+                self.remember();
+            }
         }
         Ok(forgotten)
+    }
+
+    /// Keeps what was learned with the pins.
+    fn remember(&mut self) {
+        let correction = |(key, (inbound, outbound)): (&CgroupKey, &(i64, i64))| Correction {
+            cgroup: key.cgroup,
+            netns: key.netns,
+            inbound: *inbound,
+            outbound: *outbound,
+        };
+        self.pins.remember(Memory { corrections: self.corrections.iter().map(correction).collect() });
     }
 
     fn corrected(&self, key: CgroupKey, state: &CgroupState) -> OpenConnections {

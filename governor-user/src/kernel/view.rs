@@ -57,6 +57,51 @@ pub struct Observation {
     pub health: Health,
     /// Hooks and what became of them, for `doctor`.
     pub hooks: Vec<HookView>,
+    /// Whether counting outlives the daemon.
+    #[serde(default)]
+    pub pins: PinsView,
+}
+
+/// Whether the programs go on counting when the daemon dies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinsView {
+    /// What became of it.
+    pub state: PinState,
+    /// The folder of the pins; `None` unless something is pinned.
+    pub folder: Option<String>,
+    /// Monotonic nanoseconds when the programs began to count, in whichever life of the daemon; `None` unless something
+    /// is pinned.
+    pub counting_since_ns: Option<u64>,
+    /// Why nothing is pinned, or why counting started clean though an earlier start had left something; else empty.
+    pub note: String,
+}
+
+/// What became of pinning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PinState {
+    /// Not asked for, or nothing to pin on this tier.
+    #[default]
+    Off,
+    /// It does not work here: the note says why. Counts end with the daemon.
+    Unavailable,
+    /// Everything is pinned by this daemon.
+    Pinned,
+    /// This daemon took over what an earlier one had pinned and goes on with its counts.
+    Adopted,
+}
+
+impl PinState {
+    /// Stable name, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Unavailable => "unavailable",
+            Self::Pinned => "pinned",
+            Self::Adopted => "adopted",
+        }
+    }
 }
 
 /// One listening socket.

@@ -6,7 +6,7 @@ use crate::kernel::{
     connections::Open,
     findings::{self, Queues},
     netstat, preflight,
-    view::{Basis, CgroupView, ListenerView, NamespaceView, Observation, Tier},
+    view::{Basis, CgroupView, ListenerView, NamespaceView, Observation, PinState, Tier},
 };
 use std::collections::BTreeMap;
 
@@ -45,6 +45,7 @@ impl Sampler {
             cgroups,
             health: self.health,
             hooks: self.hooks.clone(),
+            pins: self.pins.clone(),
         }
     }
 
@@ -76,6 +77,9 @@ impl Sampler {
             lines.push(
                 "connections of processes in the v2 root are in no group: this host is not pure cgroup v2".to_owned(),
             );
+        }
+        if self.pins.state == PinState::Unavailable {
+            lines.push(format!("counts end with the daemon: {}", self.pins.note));
         }
         lines.extend(self.unread.clone());
         lines.extend(self.unwatched.clone());
