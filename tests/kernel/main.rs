@@ -9,6 +9,7 @@ mod listeners;
 mod namespaces;
 mod overflow;
 mod report;
+mod restart;
 mod scale;
 mod styles;
 mod tiers;

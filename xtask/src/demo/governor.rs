@@ -111,7 +111,7 @@ fn figures(listeners: Vec<Listener>, port: u16) -> KernelFigures {
 fn configuration(folder: &Path) -> String {
     let path = |name| toml_string(&folder.join(name));
     let mut text = format!(
-        "[daemon]\nsocket = {}\ncontrol_socket = {}\nstate_dir = {}\nmetrics_listen = \"off\"\n\n\
+        "[daemon]\nsocket = {}\ncontrol_socket = {}\nstate_dir = {}\nmetrics_listen = \"off\"\n\n[kernel]\npins = \"off\"\n\n\
          [pools.{}]\nfair_share = 80\nfair_share_mode = \"enforce\"\n",
         path("proxy.sock"),
         path("control.sock"),
