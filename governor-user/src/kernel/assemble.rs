@@ -4,7 +4,7 @@
 //! Everything that leaves the queue of an open listener leaves it by accept, so `accepted = enqueued − depth` is exact
 //! as long as the count of what came in is. The count must be read *before* the depth: then accepts may be reported a
 //! tick late under load, but never too many, and the total never runs backwards. A listener older than the programs
-//! counts from first sight, with what was in its queue then.
+//! counts from first sight, with what was in its queue then; a [`Note`] of that outlives the daemon if the counts do.
 
 use super::refusals::{Refusals, Watched};
 use super::view::{Family, ListenerView, Protocol, Tier};
@@ -58,6 +58,17 @@ pub(crate) struct Counted {
     pub(crate) opened_ns: Option<u64>,
     /// Packets refused because the queue was full.
     pub(crate) refused: Watched,
+    /// What an earlier life of the daemon noted, while the programs went on counting.
+    pub(crate) note: Option<Note>,
+}
+
+/// What is known of a listener older than the programs from when it was first seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// What to add to the programs' count of enqueues, so that what was queued then has entered the queue.
+    pub(crate) base: i64,
+    /// Its discards then.
+    pub(crate) drops: Option<u32>,
 }
 
 /// Whether a listener already existed when its namespace was first looked at.
@@ -73,6 +84,7 @@ enum Sight {
 #[derive(Debug)]
 struct Track {
     row: Row,
+    drops_first: Option<u32>,
     drops_seen: Option<u32>,
     drops_total: Option<u64>,
     /// What to add to BPF's count, so that what was in the queue at first sight has entered it: set once.
@@ -94,21 +106,37 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Takes in one namespace's complete table, read at `now_ns`. `counted` answers what BPF counted for a cookie, read
-    /// before the table.
-    pub(crate) fn absorb(&mut self, netns: u64, rows: Vec<Row>, now_ns: u64, counted: impl Fn(u64) -> Option<Counted>) {
+    /// before the table. Returns what is to be noted, by cookie.
+    pub(crate) fn absorb(
+        &mut self,
+        netns: u64,
+        rows: Vec<Row>,
+        now_ns: u64,
+        counted: impl Fn(u64) -> Option<Counted>,
+    ) -> Vec<(u64, Note)> {
         let sight = if self.namespaces.contains_key(&netns) { Sight::Newborn } else { Sight::Older };
         let tracks = self.namespaces.entry(netns).or_default();
         for track in tracks.values_mut() {
             track.missing = track.missing.saturating_add(1);
         }
+        let mut notes = Vec::new();
         for row in rows {
-            let now = match row.id {
-                Id::Cookie(cookie) => counted(cookie),
-                Id::Inode(_) => None,
+            let Id::Cookie(cookie) = row.id else {
+                tracks.entry(row.id).or_insert_with(|| Track::new(&row, sight, None)).update(row, now_ns, None);
+                continue;
             };
-            tracks.entry(row.id).or_insert_with(|| Track::new(&row, sight, now)).update(row, now_ns, now);
+            let now = counted(cookie);
+            let track = tracks.entry(row.id).or_insert_with(|| Track::new(&row, sight, now));
+            let known = track.base.is_some();
+            track.update(row, now_ns, now);
+            if let (false, Some(base), Some(Counted { from_the_first: false, note: None, .. })) =
+                (known, track.base, now)
+            {
+                notes.push((cookie, Note { base, drops: track.drops_first }));
+            }
         }
         tracks.retain(|_, track| track.missing < MISSES);
+        notes
     }
 
     /// Shows nothing of a namespace that cannot be reached, but keeps its totals until a walk says that it is gone.
@@ -162,14 +190,16 @@ impl Ledger {
 
 impl Track {
     fn new(row: &Row, sight: Sight, counted: Option<Counted>) -> Self {
-        let drops_seen = match sight {
-            Sight::Older => row.drops,
-            Sight::Newborn => row.drops.map(|_| 0),
+        let drops_first = match (counted, sight) {
+            (Some(Counted { note: Some(note), .. }), _) => row.drops.and(note.drops),
+            (Some(Counted { from_the_first: true, .. }), _) | (_, Sight::Newborn) => row.drops.map(|_| 0),
+            (_, Sight::Older) => row.drops,
         };
         let drops_total = row.drops.map(|_| 0);
         Self {
             row: row.clone(),
-            drops_seen,
+            drops_first,
+            drops_seen: drops_first,
             drops_total,
             base: None,
             counted: false,
@@ -194,7 +224,11 @@ impl Track {
         if let Some(now) = counted {
             let depth = i64::from(row.depth);
             let in_bpf = i64::try_from(now.enqueued).unwrap_or(i64::MAX);
-            let base = *self.base.get_or_insert(if now.from_the_first { 0 } else { depth - in_bpf });
+            let base = *self.base.get_or_insert(match now {
+                Counted { from_the_first: true, .. } => 0,
+                Counted { note: Some(note), .. } => note.base,
+                Counted { note: None, .. } => depth - in_bpf,
+            });
             let entered = in_bpf.saturating_add(base);
             self.accepted = self.accepted.max(entered.saturating_sub(depth).try_into().unwrap_or(0));
             // Never less than what left and what is there: the table is younger than the count.
@@ -316,6 +350,28 @@ mod tests {
         ledger.absorb(NETNS, vec![row(1, 1)], NOW, enqueued_late(4, 4));
         let view = only(&ledger);
         assert_eq!((view.enqueued_total, view.accepted_total, view.depth_peak), (Some(5), Some(4), Some(4)));
+    }
+
+    #[test]
+    fn a_note_carries_the_totals_of_an_old_listener_into_the_next_life() {
+        let mut first = Ledger::default();
+        let at_first = Row { drops: Some(15), ..row(1, 3) };
+        let notes = first.absorb(NETNS, vec![at_first.clone()], NOW, enqueued_late(2, 3));
+        assert_eq!(notes, [(1, Note { base: 1, drops: Some(15) })]);
+        assert_eq!(first.absorb(NETNS, vec![at_first], NOW, enqueued_late(2, 3)), [], "once is enough");
+
+        let mut second = Ledger::default();
+        let noted = |_| Some(Counted { enqueued: 9, depth_peak: 5, note: Some(notes[0].1), ..Counted::default() });
+        assert_eq!(second.absorb(NETNS, vec![Row { drops: Some(20), ..row(1, 4) }], NOW, noted), []);
+        let view = only(&second);
+        assert_eq!((view.enqueued_total, view.accepted_total, view.drops_total), (Some(10), Some(6), Some(5)));
+    }
+
+    #[test]
+    fn a_listener_that_opened_under_the_programs_needs_no_note() {
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.absorb(NETNS, vec![Row { drops: Some(3), ..row(1, 0) }], NOW, enqueued(7, 2)), []);
+        assert_eq!((only(&ledger).accepted_total, only(&ledger).drops_total), (Some(7), Some(3)));
     }
 
     #[test]

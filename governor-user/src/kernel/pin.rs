@@ -14,7 +14,9 @@
 
 pub mod folder;
 mod manifest;
+mod notes;
 
+use super::assemble::Note;
 use super::loader::{self, Loaded, chain};
 use super::maps::{Maps, Source};
 use super::overflow_hooks;
@@ -25,6 +27,7 @@ use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::{CgroupSkb, CgroupSkbAttachType, Iter};
 use folder::{Folder, FolderError};
 use manifest::{Manifest, Settings, Store};
+use notes::Notes;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -133,11 +136,25 @@ struct Kept {
     folder: Folder,
     store: Store,
     manifest: Manifest,
+    notes: Notes,
 }
+
+/// What is pinned beside programs, links and the programs' maps.
+type State = (Store, Manifest, Notes);
 
 impl Pins {
     fn none(state: PinState, note: String) -> Self {
         Self { view: PinsView { state, note, ..PinsView::default() }, kept: None }
+    }
+
+    fn keep(state: PinState, folder: Folder, (store, manifest, notes): State, note: String) -> Self {
+        let view = PinsView {
+            state,
+            folder: Some(folder.path().display().to_string()),
+            counting_since_ns: Some(manifest.began_ns),
+            note,
+        };
+        Self { view, kept: Some(Kept { folder, store, manifest, notes }) }
     }
 
     /// Whether and since when counting is pinned.
@@ -159,6 +176,28 @@ impl Pins {
         manifest.memory = memory;
         if let Err(error) = store.write(manifest) {
             tracing::warn!(error = chain(&error), "what audits corrected is lost at the next restart");
+        }
+    }
+
+    /// What earlier lives knew of the listeners that are older than the programs, by cookie.
+    pub(super) fn notes(&self) -> BTreeMap<u64, Note> {
+        let notes = self.kept.as_ref().map(|kept| kept.notes.all());
+        notes.and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// Keeps what is known of a listener for the next daemon.
+    pub(super) fn note(&mut self, cookie: u64, note: Note) {
+        if let Some(kept) = &mut self.kept
+            && let Err(error) = kept.notes.put(cookie, note)
+        {
+            tracing::debug!(cookie, error = chain(&error), "totals of a listener begin anew at the next restart");
+        }
+    }
+
+    /// Forgets a listener that has closed.
+    pub(super) fn forget(&mut self, cookie: u64) {
+        if let Some(kept) = &mut self.kept {
+            kept.notes.remove(cookie);
         }
     }
 
@@ -196,10 +235,7 @@ pub(super) fn start(options: &Options) -> Result<(Loaded, Pins), String> {
     };
     let settings = Settings { max_listeners: options.max_listeners() };
     let clean_because = match adopt(&folder, settings) {
-        Ok(Some((loaded, store, manifest))) => {
-            let view = view(PinState::Adopted, &folder, &manifest, String::new());
-            return Ok((loaded, Pins { view, kept: Some(Kept { folder, store, manifest }) }));
-        }
+        Ok(Some((loaded, state))) => return Ok((loaded, Pins::keep(PinState::Adopted, folder, state, String::new()))),
         Ok(None) => String::new(),
         Err(reason) => {
             tracing::warn!(reason, "counting starts clean");
@@ -240,15 +276,6 @@ fn link_name(program: &str) -> String {
     format!("link_{program}")
 }
 
-fn view(state: PinState, folder: &Folder, manifest: &Manifest, note: String) -> PinsView {
-    PinsView {
-        state,
-        folder: Some(folder.path().display().to_string()),
-        counting_since_ns: Some(manifest.began_ns),
-        note,
-    }
-}
-
 /// Loads and attaches, pins the maps into `folder`, and proves that it counts.
 fn fresh(options: &Options, folder: Option<(&Path, &mut Result<(), String>)>) -> Result<Loaded, String> {
     let loaded = loader::load(options, |object| {
@@ -273,10 +300,7 @@ fn begin(options: &Options, folder: Folder, settings: Settings, note: String) ->
         }
     };
     match pinned.and_then(|()| pin_rest(&folder, &mut loaded, settings)) {
-        Ok((store, manifest)) => {
-            let view = view(PinState::Pinned, &folder, &manifest, note);
-            Ok((loaded, Pins { view, kept: Some(Kept { folder, store, manifest }) }))
-        }
+        Ok(state) => Ok((loaded, Pins::keep(PinState::Pinned, folder, state, note))),
         Err(reason) => {
             // A link that cannot be pinned is closed by the attempt, so all of them are made anew.
             discard(folder);
@@ -302,7 +326,7 @@ fn pin_maps(object: &Ebpf, folder: &Path) -> Result<(), String> {
 }
 
 /// Programs, links and, when all that is done, the manifest.
-fn pin_rest(folder: &Folder, loaded: &mut Loaded, settings: Settings) -> Result<(Store, Manifest), String> {
+fn pin_rest(folder: &Folder, loaded: &mut Loaded, settings: Settings) -> Result<State, String> {
     let path = folder.path();
     if let Programs::Loaded(object) = &mut loaded.programs {
         for name in loader::ON_DEMAND {
@@ -319,15 +343,16 @@ fn pin_rest(folder: &Folder, loaded: &mut Loaded, settings: Settings) -> Result<
         loaded.links.0.insert(name, link.into());
     }
     let manifest = Manifest::new(object_digest(), settings, overflow_hooks::now_ns(), links, loaded.facts.clone());
+    let notes = Notes::create(path).map_err(|error| chain(&error))?;
     let store = Store::create(path, &manifest).map_err(|error| chain(&error))?;
-    Ok((store, manifest))
+    Ok((store, manifest, notes))
 }
 
 /// Opens what lies in the folder; `None` if nothing does.
 ///
 /// # Errors
 /// Why it is of no use.
-fn adopt(folder: &Folder, settings: Settings) -> Result<Option<(Loaded, Store, Manifest)>, String> {
+fn adopt(folder: &Folder, settings: Settings) -> Result<Option<(Loaded, State)>, String> {
     let names = folder.names().map_err(|error| chain(&error))?;
     if names.is_empty() {
         return Ok(None);
@@ -350,10 +375,11 @@ fn adopt(folder: &Folder, settings: Settings) -> Result<Option<(Loaded, Store, M
         links.keep(name, link.map_err(|error| format!("link {name} is gone: {}", chain(&error)))?.into());
     }
     let maps = Maps::take(Source::Pins(path)).map_err(|error| chain(&error))?;
+    let notes = Notes::open(path).map_err(|error| chain(&error))?;
     let programs = Programs::Pinned { folder: path.to_owned(), iterators: BTreeMap::new(), ingress: BTreeMap::new() };
     let loaded = Loaded { programs, links, maps, facts: manifest.facts.clone(), log: None };
     loaded.prove().map_err(|error| chain(&error))?;
-    Ok(Some((loaded, store, manifest)))
+    Ok(Some((loaded, (store, manifest, notes))))
 }
 
 /// SHA-256 of the embedded object, in hexadecimal.

@@ -5,7 +5,7 @@ mod show;
 
 use super::{
     abandoned,
-    assemble::{Counted, Id, Ledger, Row},
+    assemble::{Counted, Id, Ledger, Note, Row},
     cgroup::{Cgroups, Group},
     connections::{Connections, Open},
     netns::{MOST_PER_TICK, Namespaces},
@@ -78,6 +78,8 @@ pub(crate) struct Sampler {
     holders: Holders,
     cgroups: Cgroups,
     ledger: Ledger,
+    /// Of listeners older than the programs.
+    notes: BTreeMap<u64, Note>,
     counters: Counters,
     connections: BTreeMap<u64, Polled>,
     abandoned: BTreeMap<u64, Abandoned>,
@@ -119,6 +121,7 @@ impl Sampler {
         let home = Home::of_this_thread().map_err(PlaneError::Proc)?;
         let Ladder { tier, reasons, hooks, tracepoint } = tier::choose(options)?;
         let pins = pins(options, tracepoint.as_ref())?;
+        let notes = tracepoint.as_ref().map(Tracepoint::notes).unwrap_or_default();
         let now = Instant::now();
         let mut sampler = Self {
             tier,
@@ -134,6 +137,7 @@ impl Sampler {
             holders: Holders::new(),
             cgroups: Cgroups::detect(options.cgroup_root.as_deref()),
             ledger: Ledger::default(),
+            notes,
             counters: Counters::default(),
             connections: BTreeMap::new(),
             abandoned: BTreeMap::new(),
@@ -175,7 +179,7 @@ impl Sampler {
         }
         // Before the tables: see `assemble`.
         let reading = self.read();
-        let counted = reading.as_ref().map(counted_by_cookie).unwrap_or_default();
+        let counted = reading.as_ref().map(|reading| counted_by_cookie(reading, &self.notes)).unwrap_or_default();
         for netns in self.namespaces.turn(MOST_PER_TICK) {
             self.look_at(netns, now, &counted)?;
         }
@@ -205,6 +209,10 @@ impl Sampler {
         let reading = read.ok()?;
         self.health.lost_events = reading.lost_events;
         self.health.untracked = reading.untracked;
+        if !self.notes.is_empty() {
+            let listening: BTreeSet<u64> = reading.listeners.iter().map(|listener| listener.cookie).collect();
+            self.notes.retain(|cookie, _| listening.contains(cookie));
+        }
         Some(reading)
     }
 
@@ -302,7 +310,7 @@ impl Sampler {
             Some(task) => procfs::listeners(&task)?,
             None => self.namespaces.visit(netns, || procfs::listeners("/proc/thread-self".as_ref()))??,
         };
-        self.ledger.absorb(netns, rows, monotonic_ns(), |_| None);
+        drop(self.ledger.absorb(netns, rows, monotonic_ns(), |_| None));
         Ok(())
     }
 
@@ -316,7 +324,11 @@ impl Sampler {
         if !self.look_into_queues(netns, &mut rows)? {
             self.count_abandoned(netns, &mut diag, &mut rows, now)?;
         }
-        self.ledger.absorb(netns, rows, taken_ns, |cookie| counted.get(&cookie).copied());
+        for (cookie, note) in self.ledger.absorb(netns, rows, taken_ns, |cookie| counted.get(&cookie).copied()) {
+            if let Some(tracepoint) = &mut self.tracepoint {
+                tracepoint.note(cookie, note);
+            }
+        }
         if self.tier == Tier::Netlink {
             self.count_connections(netns, &mut diag, ports, now)?;
         }
@@ -475,7 +487,7 @@ enum Trouble {
     Procfs(#[from] procfs::ProcfsError),
 }
 
-fn counted_by_cookie(reading: &Reading) -> BTreeMap<u64, Counted> {
+fn counted_by_cookie(reading: &Reading, notes: &BTreeMap<u64, Note>) -> BTreeMap<u64, Counted> {
     let counted = reading.listeners.iter().filter_map(|listener| {
         let counted = Counted {
             from_the_first: listener.opened_ns.is_some(),
@@ -488,6 +500,7 @@ fn counted_by_cookie(reading: &Reading) -> BTreeMap<u64, Counted> {
                 ack: listener.overflow_ack.unwrap_or(0),
                 ack_since: reading.acks_since_ns,
             },
+            note: notes.get(&listener.cookie).copied(),
         };
         Some((listener.cookie, counted))
     });

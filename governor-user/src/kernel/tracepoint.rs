@@ -13,6 +13,7 @@ pub use super::events::ListenerEvent;
 pub use super::iter::{Audit, Drift, OpenConnections, Scan, ScannedListener, ScannedQueue};
 pub use super::loader::LOG_TARGET;
 
+use super::assemble::Note;
 use super::iter;
 use super::loader::{self, Loaded};
 use super::maps;
@@ -203,6 +204,16 @@ impl Tracepoint {
         self.pins.view()
     }
 
+    /// What earlier lives of the daemon knew of the listeners older than the programs.
+    pub(super) fn notes(&self) -> BTreeMap<u64, Note> {
+        self.pins.notes()
+    }
+
+    /// Keeps what is known of such a listener for the next life.
+    pub(super) fn note(&mut self, cookie: u64, note: Note) {
+        self.pins.note(cookie, note);
+    }
+
     /// Ends this process's part and leaves what is pinned to the next one. Without pins it is as good as a drop.
     pub fn hand_over(mut self) {
         self.pins.leave();
@@ -235,6 +246,7 @@ impl Tracepoint {
                 reading.closed.extend(ListenerReading::new(cookie, &state, sees_enqueues));
                 self.loaded.maps.forget_listener(cookie)?;
                 self.suspects.remove(&cookie);
+                self.pins.forget(cookie);
             } else {
                 reading.listeners.extend(ListenerReading::new(cookie, &state, sees_enqueues));
             }
