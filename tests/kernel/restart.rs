@@ -61,7 +61,8 @@ fn row_of(rows: &Value, namespace: &Netns, port: u16) -> Option<Value> {
 /// Open connections of a cgroup, inbound and outbound, as the daemon tells them.
 fn open_of(groups: &Value, cgroup: &Cgroup) -> (u64, u64) {
     let group = groups.as_array().into_iter().flatten().find(|group| group["path"] == cgroup.path());
-    group.map_or((0, 0), |group| (group["inbound"].as_u64().unwrap(), group["outbound"].as_u64().unwrap()))
+    let count = |group: &Value, which: &str| group[which].as_u64().expect("a group has both counts");
+    group.map_or((0, 0), |group| (count(group, "inbound"), count(group, "outbound")))
 }
 
 #[test]
