@@ -10,6 +10,7 @@ pub mod nstat;
 pub mod options;
 pub mod peer;
 pub mod random;
+pub mod replay;
 mod skip;
 pub mod ss;
 pub mod workload;

@@ -20,7 +20,6 @@ use figures::Figures;
 use governor::Governor;
 use phase::{Admission, Stage};
 use scratch::{Cgroups, Folder};
-use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt::Arguments;
 use std::fs;
@@ -104,10 +103,7 @@ fn build() -> Result<PathBuf> {
     // One call, so that cargo builds what both packages use only once.
     let packages = ["--package", "governor-user", "--package", "governor-client"];
     exec::run(exec::cargo().args(["build", "--release", "--bins", "--examples"]).args(packages))?;
-    let output = exec::cargo().args(["metadata", "--no-deps", "--format-version", "1"]).output()?;
-    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata is not JSON")?;
-    let target = metadata["target_directory"].as_str().context("cargo metadata names no target folder")?;
-    Ok(Path::new(target).join("release"))
+    Ok(exec::target_folder()?.join("release"))
 }
 
 /// Two cgroups, or a visible note why not.

@@ -1,6 +1,7 @@
 //! Running other programs: one place that says what ran when it failed.
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,6 +15,13 @@ pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
+}
+
+/// The build folder.
+pub(crate) fn target_folder() -> Result<PathBuf> {
+    let printed = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata: Value = serde_json::from_str(&printed).context("cargo metadata is not JSON")?;
+    Ok(metadata["target_directory"].as_str().context("cargo metadata names no target folder")?.into())
 }
 
 /// Runs a command to its end; a failure names the command.

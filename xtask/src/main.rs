@@ -1,7 +1,9 @@
 //! `cargo xtask`: the project's own commands. Every command that needs the tools calls [`setup::ensure`] itself.
 
+mod bench;
 mod demo;
 mod exec;
+mod replay;
 mod setup;
 mod test;
 #[cfg(test)]
@@ -26,6 +28,10 @@ enum Command {
     Demo(demo::Args),
     /// Run every check and test
     Test(test::Args),
+    /// Measure what the governor costs, against its targets
+    Bench(bench::Args),
+    /// Put recorded decisions to the engine once more
+    Replay(replay::Args),
     /// Run the kernel tests on other kernels, emulated
     Vm(vm::Args),
 }
@@ -35,6 +41,8 @@ fn main() -> ExitCode {
         Command::Setup(args) => setup::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Vm(args) => vm::run(&args),
     };
     match done {

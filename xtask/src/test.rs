@@ -7,7 +7,7 @@
 mod deny;
 mod tally;
 
-use crate::{exec, setup, vm};
+use crate::{bench, exec, setup, vm};
 use anyhow::Result;
 use std::fmt;
 use std::process::Command;
@@ -48,6 +48,8 @@ enum Suite {
     Cli,
     /// Rules about the source itself
     Tidy,
+    /// Every benchmark in small: that it works, not what it finds
+    Bench,
     /// The kernel tests on other kernels, emulated; a kernel that cannot be had is skipped
     Vm,
 }
@@ -68,7 +70,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             lint(&mut report);
         }
         report.step("build", || tally::check(&mut cargo(&["build", "--workspace", "--bins", "--examples", "--tests"])));
-        for suite in [Suite::Unit, Suite::Sim, Suite::E2e, Suite::Kernel, Suite::Cli, Suite::Tidy, Suite::Vm] {
+        for suite in
+            [Suite::Unit, Suite::Sim, Suite::E2e, Suite::Kernel, Suite::Cli, Suite::Tidy, Suite::Bench, Suite::Vm]
+        {
             if wants(suite) {
                 test(suite, &mut report);
             }
@@ -125,8 +129,28 @@ fn test(suite: Suite, report: &mut Report) {
         Suite::Kernel => step("kernel", &["--test", "kernel", "--", "--test-threads=1", "--show-output"]),
         Suite::Cli => step("cli", &["--test", "cli"]),
         Suite::Tidy => step("tidy", &["--bin", "xtask", "tidy::"]),
+        Suite::Bench => report.step("bench", benchmarks),
         Suite::Vm => report.step("vm", emulated),
     }
+}
+
+/// Each benchmark counts as one test.
+fn benchmarks() -> Tally {
+    let mut tally = Tally::default();
+    for (name, outcome) in bench::smoke() {
+        match outcome {
+            Ok(()) => tally.passed += 1,
+            Err(bench::Smoke::NotHere(why)) => {
+                say(format_args!("SKIP: bench {name}: {why}"));
+                tally.skipped += 1;
+            }
+            Err(bench::Smoke::Failed(error)) => {
+                say(format_args!("bench {name}: {error:#}"));
+                tally.failed += 1;
+            }
+        }
+    }
+    tally
 }
 
 fn emulated() -> Tally {

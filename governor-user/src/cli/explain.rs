@@ -75,6 +75,7 @@ mod tests {
                 parked: 12,
                 node_counted: 107,
                 node_cap: 1000,
+                ..Numbers::default()
             },
             explanation: String::new(),
         };

@@ -97,6 +97,7 @@ mod tests {
                 parked: 12,
                 node_counted: 1000,
                 node_cap: 1000,
+                ..Numbers::default()
             },
             explanation: String::new(),
         }

@@ -224,6 +224,13 @@ pub fn numbers(entry: &Entry, now: Instant) -> api::Decision {
         numbers: api::Numbers {
             key_in_flight: numbers.key_in_flight,
             share: numbers.share,
+            unit_in_flight: numbers.unit_in_flight,
+            weight: numbers.weight,
+            floor: numbers.floor,
+            headroom: numbers.headroom,
+            filled: numbers.filled,
+            limit: numbers.limit,
+            limited: numbers.limited,
             in_flight: numbers.in_flight,
             capacity: numbers.capacity,
             active_keys: numbers.active_keys,

@@ -53,8 +53,29 @@ pub enum Outcome {
 pub struct Numbers {
     /// In flight of the key.
     pub key_in_flight: u32,
-    /// What the key may hold while the pool is congested.
+    /// What the key may hold while the pool is congested; its org, where the share is the org's.
     pub share: u32,
+    /// In flight of whom the share is for. Records of earlier versions lack this and what has a default below.
+    #[serde(default)]
+    pub unit_in_flight: u32,
+    /// Weight of whom the share is for.
+    #[serde(default)]
+    pub weight: u32,
+    /// Floor of whom the share is for.
+    #[serde(default)]
+    pub floor: u32,
+    /// Slots that `max-min` keeps for newcomers.
+    #[serde(default)]
+    pub headroom: u32,
+    /// Under `max-min`: what would be held if the requester had one more and all others filled up to its level.
+    #[serde(default)]
+    pub filled: u32,
+    /// The cap, ceiling or sub-capacity that refused; 0 if none did.
+    #[serde(default)]
+    pub limit: u32,
+    /// What was counted against `limit`.
+    #[serde(default)]
+    pub limited: u32,
     /// In flight of everybody.
     pub in_flight: u32,
     /// Capacity.

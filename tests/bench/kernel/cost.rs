@@ -1,0 +1,116 @@
+//! What the governor costs the traffic: the same work with the kernel plane running and without, alternately.
+
+use crate::load::Load;
+use crate::pairs::{Arm, Series, order};
+use crate::report::{Bound, Row, Subject, Target};
+use crate::{Scale, clock, place, progress};
+use anyhow::{Context, Result, anyhow};
+use governor_user::kernel::{self, Options, Plane};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::netns::Netns;
+
+/// After the plane came or went, before anything is measured.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// What one window measured.
+struct Window {
+    connections_a_second: f64,
+    connection_ns: f64,
+    message_ns: f64,
+    system_call_ns: f64,
+    /// CPU time of the plane's threads, by time on the wall.
+    plane: f64,
+}
+
+/// Measures.
+pub(crate) fn measure(scale: &Scale, namespace: &Netns) -> Result<Vec<Row>> {
+    thread::scope(|scope| {
+        let (go, orders) = sync_channel::<()>(0);
+        let (report, windows) = sync_channel(0);
+        // The plane starts its threads from this thread, the load stays on its core: so the plane is not pinned.
+        let load = scope.spawn(move || place::inside(namespace, move || work(scale, &orders, &report)));
+        let rows = alternate(scale, &go, &windows);
+        drop(go);
+        // When the load failed, that is why there are no rows.
+        load.join().unwrap_or_else(|_| Err(anyhow!("the load panicked"))).and(rows)
+    })
+}
+
+/// The load's side: one window at each order.
+fn work(scale: &Scale, orders: &Receiver<()>, report: &SyncSender<Result<Window>>) -> Result<()> {
+    place::pin()?;
+    let mut load = Load::new()?;
+    while orders.recv().is_ok() {
+        report.send(window(&mut load, scale.window))?;
+    }
+    Ok(())
+}
+
+fn window(load: &mut Load, length: Duration) -> Result<Window> {
+    let (begun, all, own) = (Instant::now(), clock::process_cpu(), clock::thread_cpu());
+    let connections = load.connections(length)?;
+    let messages = load.messages(length / 4)?;
+    let system_calls = Load::system_calls(length / 8)?;
+    let others = (clock::process_cpu() - all).saturating_sub(clock::thread_cpu() - own);
+    Ok(Window {
+        connections_a_second: connections.rate(),
+        connection_ns: connections.cost_ns(),
+        message_ns: messages.cost_ns(),
+        system_call_ns: system_calls.cost_ns(),
+        plane: others.as_secs_f64() / begun.elapsed().as_secs_f64(),
+    })
+}
+
+fn alternate(scale: &Scale, go: &SyncSender<()>, windows: &Receiver<Result<Window>>) -> Result<Vec<Row>> {
+    let measure = || {
+        go.send(()).context("the load ended")?;
+        windows.recv().context("the load ended")?
+    };
+    let mut plane: Option<Plane> = None;
+    let [mut rate, mut connection, mut message, mut call] = [(); 4].map(|()| Series::default());
+    let mut own = Vec::new();
+    // Warms caches and tables, and is thrown away.
+    measure()?;
+    for (done, arm) in order(scale.pairs).enumerate() {
+        progress(format_args!("attached and detached, window {} of {}", done + 1, 2 * scale.pairs));
+        match (arm, plane.is_some()) {
+            (Arm::Attached, false) => plane = Some(kernel::spawn(Options::default())?),
+            (Arm::Detached, true) => drop(plane.take()),
+            (Arm::Attached, true) | (Arm::Detached, false) => {}
+        }
+        thread::sleep(SETTLE);
+        let window = measure()?;
+        rate.push(arm, window.connections_a_second);
+        connection.push(arm, window.connection_ns);
+        message.push(arm, window.message_ns);
+        call.push(arm, window.system_call_ns);
+        if arm == Arm::Attached {
+            own.push(window.plane * 1000.0);
+        }
+    }
+    let row = |what: &str, unit: &str, series: &Series, target| Row {
+        what: what.to_owned(),
+        unit: unit.to_owned(),
+        baseline: Some(series.of(Arm::Detached)),
+        value: series.of(Arm::Attached),
+        ratio: Some(series.ratio()),
+        target,
+    };
+    let ratio = |bound, limit, aim| Some(Target { of: Subject::Ratio, bound, limit, aim });
+    Ok(vec![
+        row("connections a second", "1/s", &rate, ratio(Bound::AtLeast, 0.97, Some(0.99))),
+        row("CPU of a connection, both ends", "ns", &connection, ratio(Bound::AtMost, 1.0 / 0.97, Some(1.0 / 0.99))),
+        row("CPU of a message of 32 bytes, both ends", "ns", &message, None),
+        row("CPU of a plain system call", "ns", &call, ratio(Bound::AtMost, 1.02, Some(1.005))),
+        Row {
+            what: "governor's own threads meanwhile".to_owned(),
+            unit: "‰ of a core".to_owned(),
+            baseline: None,
+            value: crate::pairs::median(own),
+            ratio: None,
+            target: Some(Target { of: Subject::Value, bound: Bound::AtMost, limit: 200.0, aim: None }),
+        },
+    ])
+}

@@ -1,0 +1,71 @@
+//! What observing the kernel costs: `cargo xtask bench kernel` builds and runs this. Prints one JSON report on standard
+//! output, progress on standard error. Needs root.
+
+mod clock;
+mod cost;
+mod load;
+mod pairs;
+mod place;
+mod programs;
+#[path = "../../../xtask/src/bench/report.rs"]
+mod report;
+mod restart;
+mod resync;
+
+use anyhow::{Context, Result, ensure};
+use governor_user::kernel::{self, Options};
+use report::Report;
+use std::io::Write;
+use std::time::Duration;
+use support::netns::Netns;
+
+/// How much is done.
+#[derive(Debug)]
+struct Scale {
+    /// Pairs of windows, attached and detached.
+    pairs: usize,
+    /// Length of a window's longest part.
+    window: Duration,
+    /// Repetitions of everything that is not a pair.
+    rounds: usize,
+    /// Connections a round, for the programs' own time.
+    connections: u32,
+    /// Sockets of a resync, both ends together.
+    sockets: u32,
+}
+
+const FULL: Scale =
+    Scale { pairs: 40, window: Duration::from_millis(400), rounds: 9, connections: 20_000, sockets: 18_000 };
+const QUICK: Scale = Scale { pairs: 2, window: Duration::from_millis(20), rounds: 1, connections: 500, sockets: 1_000 };
+
+fn main() -> Result<()> {
+    ensure!(rustix::process::geteuid().is_root(), "private network namespaces and eBPF need root");
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let scale = if quick { QUICK } else { FULL };
+    let namespace = Netns::create().context("cannot make a network namespace")?;
+    let mut report = Report { name: "kernel".to_owned(), quick, ..Report::default() };
+    report.notes.push(surroundings()?);
+    report.rows.extend(cost::measure(&scale, &namespace)?);
+    let (rows, notes) = programs::measure(&scale, &namespace)?;
+    report.rows.extend(rows);
+    report.notes.extend(notes);
+    report.rows.extend(resync::measure(&scale, &namespace)?);
+    report.rows.extend(restart::measure(&scale, &namespace)?);
+    let text = serde_json::to_string(&report)?;
+    writeln!(std::io::stdout(), "{text}")?;
+    Ok(())
+}
+
+/// On which tier, beside whom.
+fn surroundings() -> Result<String> {
+    let plane = kernel::spawn(Options::default())?;
+    let seen = plane.observations().borrow().clone();
+    let shared = seen.hooks.iter().any(|hook| hook.note.contains("left alone"));
+    let others = if shared { "; programs of others are on the same hooks, in both arms" } else { "" };
+    Ok(format!("kernel {}, {} tier{others}", rustix::system::uname().release().to_string_lossy(), seen.tier))
+}
+
+/// Says what is being done. A reader that has gone is no error.
+fn progress(words: std::fmt::Arguments<'_>) {
+    drop(writeln!(std::io::stderr(), "{words}"));
+}

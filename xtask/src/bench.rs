@@ -1,0 +1,136 @@
+//! `cargo xtask bench`: what the governor costs and gains, each figure against a baseline of the same run and, where
+//! one was set, against its target. Builds and runs the program that measures, and judges and shows what it found.
+
+mod comparison;
+mod engine;
+mod policy;
+mod report;
+mod table;
+
+use crate::{exec, setup};
+use anyhow::{Context, Result, bail};
+use report::Report;
+use serde::{Serialize, de::DeserializeOwned};
+use std::io::{Write, stderr, stdout};
+use std::process::{Command, Stdio};
+
+/// Flags.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to measure
+    #[arg(value_enum)]
+    subject: Subject,
+    /// A smoke run of a few seconds: shows that the benchmark works, and its figures mean nothing
+    #[arg(long)]
+    quick: bool,
+    /// How to show the figures
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Write the table of policies into README.md
+    #[arg(long)]
+    update: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Subject {
+    /// Observing the kernel: connections, programs, resync, restart; needs root
+    Kernel,
+    /// Deciding: time and memory of the admission engine
+    Engine,
+    /// Being fair: no rule, a static cap, equal split and max-min on the same workloads, with plots
+    Policy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Table,
+    Json,
+}
+
+/// Why a smoke run did not pass.
+#[derive(Debug)]
+pub(crate) enum Smoke {
+    /// It cannot run here.
+    NotHere(&'static str),
+    /// It ran and failed.
+    Failed(anyhow::Error),
+}
+
+/// Runs the command. A missed target is shown and is no failure: figures of one machine decide nothing alone.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.update && (args.subject != Subject::Policy || args.quick) {
+        bail!("only a whole `bench policy` has a table in README.md");
+    }
+    setup::ensure()?;
+    let text = match (args.subject, args.format) {
+        (Subject::Policy, format) => {
+            let comparison = policy::measure(args.quick)?;
+            if args.update {
+                policy::update(&comparison)?;
+            }
+            if format == Format::Json { json(&comparison)? } else { policy::render(&comparison) }
+        }
+        (Subject::Kernel | Subject::Engine, format) => {
+            let report =
+                if args.subject == Subject::Kernel { kernel(args.quick)? } else { engine::measure(args.quick)? };
+            if format == Format::Json { json(&report)? } else { table::render(&report) }
+        }
+    };
+    // A reader that has gone is no error.
+    drop(stdout().write_all(text.as_bytes()));
+    Ok(())
+}
+
+/// Every benchmark in small, with its name.
+pub(crate) fn smoke() -> [(&'static str, Result<(), Smoke>); 3] {
+    let kernel = if rustix::process::geteuid().is_root() {
+        kernel(true).map(drop).map_err(Smoke::Failed)
+    } else {
+        Err(Smoke::NotHere("private network namespaces and eBPF need root"))
+    };
+    [
+        ("engine", engine::measure(true).map(drop).map_err(Smoke::Failed)),
+        ("policy", policy::measure(true).map(drop).map_err(Smoke::Failed)),
+        ("kernel", kernel),
+    ]
+}
+
+fn json(value: &impl Serialize) -> Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+fn kernel(quick: bool) -> Result<Report> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("private network namespaces and eBPF need root");
+    }
+    // The daemon under test lies beside the program that measures.
+    let mut build = exec::cargo();
+    build.args(["build", "--quiet", "--workspace", "--bins"]).args(if quick { &[][..] } else { &["--release"] });
+    exec::run(&mut build)?;
+    parse(&mut bench(quick, "kernel"))
+}
+
+/// The command that builds and runs a benchmark of the workspace. A smoke run takes the profile of the tests, which is
+/// built already.
+fn bench(quick: bool, name: &str) -> Command {
+    let mut command = exec::cargo();
+    command.args(["bench", "--quiet", "--workspace", "--bench", name]);
+    if quick {
+        command.args(["--profile", "dev", "--", "--quick"]);
+    }
+    command
+}
+
+/// Runs a program whose standard output is a report; its progress goes where ours goes.
+fn parse<T: DeserializeOwned>(command: &mut Command) -> Result<T> {
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?} ended with {}", output.status);
+    }
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?} printed no report"))
+}
+
+/// Says what is being done. A reader that has gone is no error.
+fn progress(words: std::fmt::Arguments<'_>) {
+    drop(writeln!(stderr(), "{words}"));
+}
