@@ -84,3 +84,20 @@ fn doctor_checks_the_machine_all_the_same() {
         assert!(said.lines().any(|line| line.split("  ").nth(1) == Some(name)), "{name} is not in\n{said}");
     }
 }
+
+#[test]
+fn what_a_dead_daemon_left_is_removed_without_one() {
+    let mut daemon = support::daemon::Setup::new("").start();
+    let folder = daemon.socket().parent().unwrap().display().to_string();
+    let said = |output| written(&output, &[(folder.clone(), "FOLDER")]);
+    insta::assert_snapshot!(said(daemon.clean()), @"
+    nothing is removed: another governord is running on FOLDER/proxy.sock: stop it first or choose another path
+    (exit code 1)
+    ");
+    daemon.kill();
+    insta::assert_snapshot!(said(daemon.clean()), @"
+    removed FOLDER/proxy.sock
+    removed FOLDER/control.sock
+    ");
+    insta::assert_snapshot!(said(daemon.clean()), @"there is nothing to remove");
+}

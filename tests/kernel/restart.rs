@@ -261,3 +261,36 @@ fn a_tier_without_programs_removes_what_an_earlier_one_pinned() {
     assert!(now.pins.note.contains("removed"), "{}", now.pins.note);
     assert!(!bpffs.pins().exists());
 }
+
+#[test]
+fn doctor_cleans_up_after_a_dead_daemon_and_refuses_while_one_lives() {
+    let Some(bpffs) = bpffs() else { return };
+    let Some(probe) = plane_with(options(Tier::Tracepoint)) else { return };
+    let before = attached(&seen(&probe));
+    probe.stop();
+    let mut daemon = daemon(&bpffs.pins());
+    let said = |daemon: &Daemon| {
+        let output = daemon.clean();
+        (output.status.code(), String::from_utf8(output.stdout).expect("it prints text"))
+    };
+    let (code, text) = said(&daemon);
+    assert!(code == Some(1) && text.contains("nothing is removed: another governord is running"), "{text}");
+    assert_eq!(daemon.get("/v1/status")["pins"]["state"], "pinned");
+
+    daemon.kill();
+    let left: BTreeSet<String> = attached_now().difference(&before).cloned().collect();
+    // One that watches the kernel on the same pins and has other sockets.
+    let other = plane_with(pinned_in(&bpffs.pins())).expect("the tier worked before");
+    let (code, text) = said(&daemon);
+    assert!(code == Some(1) && text.contains("in use by process"), "{text}");
+    other.hand_over();
+
+    let (code, text) = said(&daemon);
+    assert_eq!(code, Some(0), "{text}");
+    for part in ["proxy.sock", "control.sock", "manifest", "link_inet_sock_set_state", "map_LISTENERS"] {
+        assert!(text.lines().any(|line| line.starts_with("removed ") && line.ends_with(part)), "{part}: {text}");
+    }
+    assert!(!bpffs.pins().exists() && !daemon.socket().exists() && !daemon.control_socket().exists());
+    assert_eq!(left.intersection(&attached_now()).collect::<Vec<_>>(), Vec::<&String>::new());
+    assert_eq!(said(&daemon), (Some(0), "there is nothing to remove\n".to_owned()));
+}

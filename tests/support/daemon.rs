@@ -203,6 +203,21 @@ impl Daemon {
         ctl_command(&self.control_socket(), arguments).output().expect("governorctl can be started")
     }
 
+    /// Runs `governorctl doctor --clean` with the configuration and environment of this daemon, which may be dead.
+    #[must_use]
+    pub fn clean(&self) -> Output {
+        let daemon = self.command();
+        let mut command = Command::new(bins::binary("governorctl"));
+        for (name, value) in daemon.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.args(["doctor", "--clean", "--config"]).arg(self.config_file()).stdin(Stdio::null());
+        command.output().expect("governorctl can be started")
+    }
+
     /// Asks it to stop (SIGTERM) and waits for its end.
     ///
     /// # Panics

@@ -1,5 +1,6 @@
 //! What a subcommand comes to: text for standard output and an exit code, or an error that has both.
 
+use crate::config::ConfigError;
 use crate::control::api::Failure;
 use hyper::StatusCode;
 use rustix::io::Errno;
@@ -72,6 +73,9 @@ pub(super) enum Error {
         /// For this reason.
         failure: Failure,
     },
+    /// The configuration does not say what is to be done.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
     /// This process cannot do its part.
     #[error("cannot {doing}: {source}")]
     Local {
@@ -87,7 +91,7 @@ impl Error {
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Unreachable { .. } | Self::Silent { .. } | Self::Foreign { .. } => Exit::Unreachable,
-            Self::Refused { .. } | Self::Local { .. } => Exit::Negative,
+            Self::Refused { .. } | Self::Config(_) | Self::Local { .. } => Exit::Negative,
         }
     }
 }

@@ -116,7 +116,14 @@ pub(super) enum Command {
         origin: bool,
     },
     /// Check the daemon and the machine; without a daemon, only the machine (exit code 3)
-    Doctor,
+    Doctor {
+        /// Remove what a governord that is gone has left, sockets and what it pinned in the kernel; nothing while one runs
+        #[arg(long)]
+        clean: bool,
+        /// Configuration file of that governord [default: /etc/governor/governor.toml if it is there]
+        #[arg(long, value_name = "FILE", env = "GOVERNOR_CONFIG", hide_env_values = true, requires = "clean")]
+        config: Option<PathBuf>,
+    },
     /// Print a completion script
     Completions {
         /// Shell to write it for

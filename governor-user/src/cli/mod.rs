@@ -1,5 +1,6 @@
 //! `governorctl`: asks the daemon over its control socket and shows the answer to people (tables) or programs (JSON).
-//! Decides nothing and reads no state of its own, but for the local checks of `doctor`.
+//! Decides nothing and reads no state of its own, but for the local checks of `doctor`,
+//! and changes nothing itself but by `doctor --clean`.
 //!
 //! One file a subcommand; `args` is the command line, `client` the HTTP, `render` the tables, `run` the frame
 //! around them. Exit codes are in `answer::Exit`.
@@ -9,6 +10,7 @@ mod answer;
 mod args;
 mod bypass;
 mod cgroups;
+mod clean;
 mod client;
 mod completions;
 mod config;

@@ -5,8 +5,8 @@ use super::args::{Args, Command, Format};
 use super::client::Client;
 use super::render::Style;
 use super::{
-    advise, bypass, cgroups, completions, config, doctor, explain, keys, leases, listeners, namespaces, pools, set,
-    status,
+    advise, bypass, cgroups, clean, completions, config, doctor, explain, keys, leases, listeners, namespaces, pools,
+    set, status,
 };
 use clap::Parser;
 use serde::Serialize;
@@ -89,7 +89,8 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
         Command::Unset { key } => set::unset(&ctl, &key),
         Command::Bypass { switch } => bypass::run(&ctl, &switch),
         Command::Config { origin } => config::run(&ctl, origin),
-        Command::Doctor => doctor::run(&ctl),
+        Command::Doctor { clean: false, .. } => doctor::run(&ctl),
+        Command::Doctor { clean: true, config } => clean::run(&ctl, config),
         Command::Completions { shell } => Ok(completions::run(shell)),
     }
 }

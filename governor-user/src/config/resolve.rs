@@ -67,6 +67,8 @@ pub struct KernelConfig {
     pub audit: Duration,
     /// Listeners that can be tracked, 1 to 16,384.
     pub max_listeners: u32,
+    /// Folder for pins, also when nothing is to be pinned.
+    pub pin_dir: PathBuf,
     /// Where counting is pinned; nowhere when `None`.
     pub pins: Option<PinOptions>,
 }
@@ -161,6 +163,7 @@ fn kernel(reader: &mut Reader<'_>) -> KernelConfig {
         tick: reader.duration("kernel.tick"),
         audit: reader.duration("kernel.audit"),
         max_listeners: reader.integer("kernel.max_listeners"),
+        pin_dir: reader.text("kernel.pin_dir").into(),
         pins: pins(reader),
     }
 }

@@ -25,7 +25,7 @@ use super::view::{PinState, PinsView};
 use aya::Ebpf;
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::{CgroupSkb, CgroupSkbAttachType, Iter};
-use folder::{Folder, FolderError};
+use folder::Folder;
 use manifest::{Manifest, Settings, Store};
 use notes::Notes;
 use sha2::{Digest, Sha256};
@@ -258,8 +258,8 @@ pub(super) fn abandon(options: &PinOptions) -> String {
             }
             Err(error) => chain(&error),
         },
-        Ok(None) | Err(FolderError::NoBpffs(_)) => String::new(),
-        Err(error @ (FolderError::Held(..) | FolderError::Io { .. })) => chain(&error),
+        Ok(None) => String::new(),
+        Err(error) => chain(&error),
     }
 }
 

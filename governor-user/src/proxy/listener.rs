@@ -54,11 +54,15 @@ pub fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<BoundSocket> 
     Ok(bound)
 }
 
-fn remove_leftover(path: &Path) -> Result<()> {
+/// Whether `path` is a socket whose listener is gone; false if there is nothing.
+///
+/// # Errors
+/// The path is a live instance's socket, is no socket, or cannot be told.
+pub fn is_leftover(path: &Path) -> Result<bool> {
     let shown = path.display();
     let kind = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata.file_type(),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error).with_context(|| format!("cannot look at {shown}")),
     };
     if !kind.is_socket() {
@@ -66,11 +70,21 @@ fn remove_leftover(path: &Path) -> Result<()> {
     }
     match std::os::unix::net::UnixStream::connect(path) {
         Ok(_) => bail!("another governord is running on {shown}: stop it first or choose another path"),
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).with_context(|| format!("cannot remove the left-over socket {shown}"))
-        }
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(true),
         Err(error) => Err(error).with_context(|| format!("cannot tell whether {shown} is in use, so it stays")),
     }
+}
+
+/// Removes a socket whose listener is gone; says whether there was one.
+///
+/// # Errors
+/// As for [`is_leftover`], or it cannot be removed.
+pub fn remove_leftover(path: &Path) -> Result<bool> {
+    let leftover = is_leftover(path)?;
+    if leftover {
+        std::fs::remove_file(path).with_context(|| format!("cannot remove the left-over socket {}", path.display()))?;
+    }
+    Ok(leftover)
 }
 
 #[cfg(test)]
