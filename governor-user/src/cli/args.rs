@@ -50,6 +50,9 @@ pub(super) enum Command {
         /// One row for the sockets that share an address and port, as full as the fullest of them
         #[arg(long)]
         groups: bool,
+        /// Listeners that closed since the daemon's start, and the queued connections that were lost with them
+        #[arg(long, conflicts_with = "groups")]
+        closed: bool,
     },
     /// Open connections per cgroup
     Cgroups,

@@ -4,7 +4,7 @@ use super::answer::{Answer, Error};
 use super::client::with_query;
 use super::render::{Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::{ListenerGroup, ListenerView, Protocol, SojournView};
+use crate::control::api::{ClosedListeners, ListenerGroup, ListenerView, Protocol, SojournView};
 use std::net::SocketAddr;
 
 /// Asks and shows.
@@ -18,6 +18,25 @@ pub(super) fn groups(ctl: &Ctl) -> Result<Answer, Error> {
     let groups: Vec<ListenerGroup> =
         ctl.client.get(&with_query("/v1/listeners", &[("groups", Some("1".to_owned()))]))?;
     Ok(ctl.show(&groups, |groups, style| group_table(groups, *style)))
+}
+
+/// Asks for those that closed and shows them.
+pub(super) fn closed(ctl: &Ctl) -> Result<Answer, Error> {
+    let places: Vec<ClosedListeners> = ctl.client.get("/v1/listeners/closed")?;
+    Ok(ctl.show(&places, |places, style| closed_table(places, *style)))
+}
+
+fn closed_table(places: &[ClosedListeners], style: Style) -> String {
+    let mut table = Table::new(&["LISTENER", ">NETNS", ">CLOSED", ">LOST"]);
+    for place in places {
+        table.row([
+            SocketAddr::new(place.address, place.port).to_string(),
+            place.netns.to_string(),
+            place.listeners.to_string(),
+            or_dash(place.lost),
+        ]);
+    }
+    table.text(style, "no listener was seen to close")
 }
 
 fn group_table(groups: &[ListenerGroup], style: Style) -> String {
@@ -146,7 +165,6 @@ mod tests {
             overflows_since_seconds: None,
             overflow_syn_total: None,
             overflow_ack_total: None,
-            lost_total: None,
             oldest_queued_seconds: None,
             sojourn: None,
             drops_total: Some(0),
@@ -231,6 +249,22 @@ mod tests {
         assert!(!table(&[listener(), listener()], Style::PLAIN).contains("NETNS"));
         let both = table(&[listener(), elsewhere], Style::PLAIN);
         assert!(both.contains("NETNS") && both.contains("4026532501"), "{both}");
+    }
+
+    #[test]
+    fn what_closed_listeners_lost_is_shown_by_place() {
+        let place = |port, lost| ClosedListeners {
+            netns: 4_026_531_840,
+            address: "127.0.0.1".parse().unwrap(),
+            port,
+            listeners: 2,
+            lost,
+        };
+        insta::assert_snapshot!(closed_table(&[place(80, Some(19)), place(443, None)], Style::PLAIN), @"
+        LISTENER            NETNS  CLOSED  LOST
+        127.0.0.1:80   4026531840       2    19
+        127.0.0.1:443  4026531840       2     -
+        ");
     }
 
     #[test]

@@ -76,8 +76,9 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
     let ctl = Ctl { client: Client::new(args.socket)?, format: args.format, style: Style::of_stdout() };
     match args.command {
         Command::Status => status::run(&ctl),
-        Command::Listeners { groups: true } => listeners::groups(&ctl),
-        Command::Listeners { groups: false } => listeners::run(&ctl),
+        Command::Listeners { groups: true, .. } => listeners::groups(&ctl),
+        Command::Listeners { closed: true, .. } => listeners::closed(&ctl),
+        Command::Listeners { .. } => listeners::run(&ctl),
         Command::Cgroups => cgroups::run(&ctl),
         Command::Namespaces => namespaces::run(&ctl),
         Command::Pools { members } => pools::run(&ctl, members),

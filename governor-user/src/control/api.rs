@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | `GET /v1/status` | | [`Status`] |
 //! | `GET /v1/listeners` | [`ListenersQuery`] | array of [`ListenerView`]; of [`ListenerGroup`] with `groups=1` |
+//! | `GET /v1/listeners/closed` | | array of [`ClosedListeners`] |
 //! | `GET /v1/cgroups` | | array of [`CgroupView`]; 503 where counts per cgroup are unavailable |
 //! | `GET /v1/namespaces` | | array of [`NamespaceView`] |
 //! | `GET /v1/pools` | | array of [`Pool`] |
@@ -27,9 +28,9 @@ mod decisions;
 mod settings;
 
 pub use crate::kernel::view::{
-    Basis, CgroupView, Conntrack, Family, Finding, FindingKind, Health, HookCandidate, HookEvent, HookView,
-    ListenerGroup, ListenerView, NamespaceCounters, NamespaceView, PinState, Protocol, SojournBucket, SojournView,
-    Tier,
+    Basis, CgroupView, ClosedListeners, Conntrack, Family, Finding, FindingKind, Health, HookCandidate, HookEvent,
+    HookView, ListenerGroup, ListenerView, NamespaceCounters, NamespaceView, PinState, Protocol, SojournBucket,
+    SojournView, Tier,
 };
 pub use admission::{FairShare, Key, KeysQuery, Lease, LeasesQuery, Member, MemberState, Mode, Pool, WouldHave};
 pub use decisions::{Advice, AdviceQuery, Decision, Numbers, Outcome, PoolAdvice, SettingAdvice};

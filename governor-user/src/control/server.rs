@@ -37,6 +37,7 @@ pub fn routes(handle: Handle) -> Router {
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/listeners", get(listeners))
+        .route("/v1/listeners/closed", get(closed))
         .route("/v1/cgroups", get(cgroups))
         .route("/v1/namespaces", get(namespaces))
         .route("/v1/pools", get(pools))
@@ -131,6 +132,10 @@ async fn listeners(
         1 => Ok(Json(groups(&seen.listeners)).into_response()),
         _ => Err(Problem::new(StatusCode::BAD_REQUEST, "groups is 0 or 1")),
     }
+}
+
+async fn closed(State(handle): State<Handle>) -> Json<Vec<api::ClosedListeners>> {
+    Json(handle.observation().closed.clone())
 }
 
 async fn cgroups(State(handle): State<Handle>) -> Answer<Vec<api::CgroupView>> {

@@ -270,7 +270,6 @@ impl Track {
             overflows_since_seconds: self.refusals.exact_since().map(|since| seconds_between(since, now_ns)),
             overflow_syn_total: self.refusals.syn(),
             overflow_ack_total: self.refusals.ack(),
-            lost_total: None,
             oldest_queued_seconds: self.row.oldest_ns.map(|oldest| seconds_between(oldest, now_ns)),
             sojourn: None,
             drops_total: self.drops_total,

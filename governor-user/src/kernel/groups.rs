@@ -66,7 +66,6 @@ mod tests {
             overflows_since_seconds: None,
             overflow_syn_total: None,
             overflow_ack_total: None,
-            lost_total: None,
             oldest_queued_seconds: None,
             sojourn: None,
             drops_total: None,

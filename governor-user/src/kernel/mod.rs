@@ -13,6 +13,7 @@ mod abandoned;
 mod assemble;
 mod btf;
 mod cgroup;
+mod closed;
 mod connections;
 #[expect(unsafe_code, reason = "a socket option that no crate wraps")]
 mod deferred;

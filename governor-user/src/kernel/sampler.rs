@@ -7,6 +7,7 @@ use super::{
     abandoned,
     assemble::{Counted, Id, Ledger, Note, Row},
     cgroup::{Cgroups, Group},
+    closed::Closed,
     connections::{Connections, Open},
     netns::{MOST_PER_TICK, Namespaces},
     netstat::{self, Counters},
@@ -80,6 +81,7 @@ pub(crate) struct Sampler {
     ledger: Ledger,
     /// Of listeners older than the programs.
     notes: BTreeMap<u64, Note>,
+    closed: Closed,
     counters: Counters,
     connections: BTreeMap<u64, Polled>,
     abandoned: BTreeMap<u64, Abandoned>,
@@ -138,6 +140,7 @@ impl Sampler {
             cgroups: Cgroups::detect(options.cgroup_root.as_deref()),
             ledger: Ledger::default(),
             notes,
+            closed: Closed::default(),
             counters: Counters::default(),
             connections: BTreeMap::new(),
             abandoned: BTreeMap::new(),
@@ -213,6 +216,7 @@ impl Sampler {
             let listening: BTreeSet<u64> = reading.listeners.iter().map(|listener| listener.cookie).collect();
             self.notes.retain(|cookie, _| listening.contains(cookie));
         }
+        reading.closed.iter().for_each(|listener| self.closed.note(listener));
         Some(reading)
     }
 
@@ -408,6 +412,7 @@ impl Sampler {
         self.namespaces.update(walk.namespaces);
         self.counters.update(&self.namespaces.all().into_iter().collect());
         self.ledger.retain(|netns| self.namespaces.knows(netns));
+        self.closed.retain(|netns| self.namespaces.knows(netns));
         self.connections.retain(|netns, _| self.namespaces.knows(*netns));
         self.abandoned.retain(|netns, _| self.namespaces.knows(*netns));
         self.trouble.retain(|netns, _| self.namespaces.knows(*netns));

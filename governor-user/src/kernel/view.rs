@@ -49,6 +49,8 @@ pub struct Observation {
     pub degraded: Vec<String>,
     /// Listeners, by (netns, port, address, cookie).
     pub listeners: Vec<ListenerView>,
+    /// What became of listeners that closed, by (netns, port, address). Empty where closings are not seen.
+    pub closed: Vec<ClosedListeners>,
     /// Cgroups with open connections, by path. `None`: per-cgroup counts are unavailable, see `degraded`.
     pub cgroups: Option<Vec<CgroupView>>,
     /// Network namespaces, by inode number.
@@ -142,8 +144,6 @@ pub struct ListenerView {
     pub overflow_syn_total: Option<u64>,
     /// Of those, last packets of a handshake. `None` where that stage is not seen.
     pub overflow_ack_total: Option<u64>,
-    /// Connections that were still queued when the listener closed; `None` where that is not seen.
-    pub lost_total: Option<u64>,
     /// How long the connection that waits longest has waited; `None` when nothing waits or it is not known. On the
     /// tracepoint tier this is the age of the queue's head as at the last enqueue or scan.
     pub oldest_queued_seconds: Option<f64>,
@@ -157,6 +157,21 @@ pub struct ListenerView {
     pub pids: Vec<u32>,
     /// Tier this row comes from.
     pub tier: Tier,
+}
+
+/// What became of the listeners of one place that closed since the daemon's start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClosedListeners {
+    /// Inode number of the network namespace.
+    pub netns: u64,
+    /// Local address.
+    pub address: IpAddr,
+    /// Local port.
+    pub port: u16,
+    /// How many closed.
+    pub listeners: u64,
+    /// Connections that were still queued then and were reset; `None` where that is not seen.
+    pub lost: Option<u64>,
 }
 
 /// How long the accepted connections of a listener had waited in its queue.

@@ -2,7 +2,7 @@
 
 use super::page::{Labels, Page, Row};
 use super::sojourn::Waits;
-use crate::kernel::view::{Conntrack, ListenerView, NamespaceCounters, Observation};
+use crate::kernel::view::{ClosedListeners, Conntrack, ListenerView, NamespaceCounters, Observation};
 
 /// Listeners, cgroups and namespaces with series of their own; what does not fit is counted in
 /// `governor_series_omitted`.
@@ -13,15 +13,17 @@ const MOST_NAMESPACES: usize = 200;
 /// Writes all of it.
 pub(super) fn write(page: &mut Page, seen: &Observation) {
     listeners(page, &seen.listeners[..seen.listeners.len().min(MOST_LISTENERS)]);
+    closed(page, &seen.closed[..seen.closed.len().min(MOST_LISTENERS)]);
     cgroups(page, seen);
     namespaces(page, seen);
     health(page, seen);
     let cgroups = seen.cgroups.as_deref().unwrap_or_default().len();
     page.gauge(
         "series_omitted",
-        "Listeners, cgroups and namespaces without series because there are too many",
+        "Listeners, cgroups, namespaces and places of closed listeners without series because there are too many",
         [
             ("listeners", seen.listeners.len(), MOST_LISTENERS),
+            ("closed_listeners", seen.closed.len(), MOST_LISTENERS),
             ("cgroups", cgroups, MOST_CGROUPS),
             ("namespaces", seen.namespaces.len(), MOST_NAMESPACES),
         ]
@@ -54,6 +56,23 @@ fn listeners(page: &mut Page, shown: &[ListenerView]) {
     );
     page.counter("listener_drops", "Any kernel discard at the listener", counter(&|row| row.drops_total));
     waits(page, shown);
+}
+
+/// By place and not by socket: the socket is gone, and the next one on its place goes on with the count.
+fn closed(page: &mut Page, shown: &[ClosedListeners]) {
+    let counter = |value: &dyn Fn(&ClosedListeners) -> Option<u64>| -> Vec<Row<u64>> {
+        let labels = |place: &ClosedListeners| {
+            let (netns, address, port) = (place.netns.to_string(), place.address.to_string(), place.port.to_string());
+            vec![("netns", netns), ("address", address), ("port", port)]
+        };
+        shown.iter().filter_map(|place| Some((labels(place), value(place)?))).collect()
+    };
+    page.counter("listener_closed", "Listeners that closed", counter(&|place| Some(place.listeners)));
+    page.counter(
+        "listener_lost",
+        "Connections that were still queued when their listener closed, and were reset",
+        counter(&|place| place.lost),
+    );
 }
 
 /// A socket that discarded nothing refused nothing at either stage, whoever looked.

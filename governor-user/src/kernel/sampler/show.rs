@@ -42,6 +42,7 @@ impl Sampler {
             degraded: self.degraded(open.is_some(), unattributed),
             namespaces: self.namespace_views(&listeners),
             listeners,
+            closed: self.closed.views(),
             cgroups,
             health: self.health,
             hooks: self.hooks.clone(),
