@@ -151,7 +151,7 @@ pub(super) fn load(options: &Options, made: impl FnOnce(&Ebpf)) -> Result<Loaded
         ),
         hook((HookEvent::Scan, "seeding, audit"), "iter/tcp", &scans, "", "connections that were open before, drift"),
         hook(
-            (HookEvent::Scan, "queue age, abandoned"),
+            (HookEvent::QueueAge, "queue age, abandoned"),
             "iter/tcp scan_queues",
             &queues,
             "",

@@ -461,6 +461,8 @@ pub enum HookEvent {
     Connections,
     /// Sockets are visited: those that existed before are counted, and counts are held against what is open.
     Scan,
+    /// The oldest connection in each accept queue is looked for.
+    QueueAge,
     /// Depth and backlog as the kernel holds them now.
     Table,
 }
@@ -478,6 +480,7 @@ impl HookEvent {
             Self::OverflowAck => "overflow_ack",
             Self::Connections => "connections",
             Self::Scan => "scan",
+            Self::QueueAge => "queue_age",
             Self::Table => "table",
         }
     }

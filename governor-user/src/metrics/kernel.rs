@@ -54,6 +54,11 @@ fn listeners(page: &mut Page, shown: &[ListenerView]) {
         "Packets refused because the accept queue was full, by stage of the handshake; one client may count several times",
         shown.iter().flat_map(overflows).collect(),
     );
+    page.gauge(
+        "listener_overflows_exact_seconds",
+        "For how long no overflow has been missed; absent where none was since the listener was first seen, and while some are unknown",
+        gauge(&|row| row.overflows_since_seconds),
+    );
     page.counter("listener_drops", "Any kernel discard at the listener", counter(&|row| row.drops_total));
     waits(page, shown);
 }

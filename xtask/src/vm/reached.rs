@@ -32,10 +32,15 @@ impl Reached {
         for row in rows {
             let Fate::Tested(tested) = &row.fate else { continue };
             let hooks = &tested.said.hooks;
+            // Of several hooks for one event one that fires is enough.
+            let end = |event: &str| {
+                let mut same = hooks.iter().filter(|hook| hook.event == event).map(|hook| hook.tier.as_deref());
+                let first = same.next()?;
+                Some(first.or_else(|| same.flatten().next()))
+            };
             for hook in hooks {
-                reached.set(&hook.event, row.series, hook.tier.as_deref().unwrap_or(NOT_SEEN));
+                reached.set(&hook.event, row.series, end(&hook.event).flatten().unwrap_or(NOT_SEEN));
             }
-            let end = |event: &str| hooks.iter().find(|hook| hook.event == event).map(|hook| hook.tier.as_deref());
             if let (Some(enqueue), Some(accept)) = (end("enqueue"), end("accept")) {
                 reached.set("sojourn", row.series, enqueue.and(accept).unwrap_or(NOT_SEEN));
             }
