@@ -1,17 +1,16 @@
-//! The decision. Order, first match wins: malformed → reject; exempt → pass; bypass → grant; node cap → shed; fair
-//! share → park, then shed; member slots → park, then shed. Nothing is taken before everything can be.
+//! The decision. Order, first match wins: malformed → reject; exempt, hop → pass; bypass → grant; node cap → shed; level
+//! → shed; caps → shed; fair share → park, then shed; slots → park, then shed. Nothing is taken before everything can
+//! be.
 //!
 //! Who waits is served by [`Engine::grant_parked`] at the end of every step in which something changed. Between steps
 //! therefore nobody is parked who could go, and an arrival that can go passes only those who cannot.
 
-use crate::engine::{Engine, Timer};
-use crate::id::{DecisionId, LeaseId, MemberId, PoolId, RequestId, SessionId};
-use crate::io::{Acquire, Decision, Grant, Kind, Numbers, Origin, Outcome, Output, Reason, RejectReason};
-use crate::lease::Lease;
-use crate::park::{Ask, Class, ParkId, Parked};
+use crate::engine::Engine;
+use crate::id::MemberId;
+use crate::io::{Acquire, Grant, Kind, Origin, Outcome, Output, Parent, Reason, RejectReason};
+use crate::judge::Obstacle;
+use crate::park::{Ask, Class, Errand};
 use crate::policy::Mode;
-use crate::pool::Obstacle;
-use crate::retry;
 use crate::time::{Duration, Instant};
 
 /// Why a request is refused, and by whom.
@@ -20,8 +19,17 @@ pub(crate) struct Refusal {
     pub(crate) reason: Reason,
     pub(crate) origin: Origin,
     pub(crate) status: u16,
-    /// When the upstream takes requests again, for [`Reason::AllCooling`].
+    /// When to try again, where that is known: when the upstream is back, when an override ends.
     pub(crate) back: Option<Instant>,
+    /// The limit that refused and what was counted against it; 0 where none did.
+    pub(crate) limit: (u32, u32),
+}
+
+impl Refusal {
+    /// A refusal by no counted limit.
+    pub(crate) fn new(reason: Reason, origin: Origin, status: u16) -> Self {
+        Self { reason, origin, status, back: None, limit: (0, 0) }
+    }
 }
 
 impl Engine {
@@ -31,29 +39,52 @@ impl Engine {
             return self.reject(session, request, why);
         }
         self.open_session(session);
-        if acquire.kind == Kind::Exempt {
-            self.exempt += 1;
-            let waited = Duration::ZERO;
-            return self.outputs.push_back(Output::Grant(Grant {
-                session,
-                request,
-                lease: None,
-                member: None,
-                waited,
-            }));
-        }
-        let ask = self.understand(acquire);
+        let parent =
+            acquire.parent.filter(|parent| acquire.kind == Kind::Ordinary && self.is_parent(*parent, &acquire));
+        let member = match (acquire.kind, parent) {
+            (Kind::Exempt, _) => {
+                self.exempt += 1;
+                None
+            }
+            (Kind::Ordinary, Some(Parent::Hop(lease))) => {
+                self.totals.hops += 1;
+                self.member_in(lease, acquire.pool)
+            }
+            (Kind::Ordinary | Kind::Reattach, _) => {
+                let ask = self.understand(acquire, parent.is_some());
+                return self.decide(ask);
+            }
+        };
+        let waited = Duration::ZERO;
+        self.outputs.push_back(Output::Grant(Grant { session, request, lease: None, member, waited }));
+    }
+
+    /// Answers a request for a slot, or lets it wait.
+    pub(crate) fn decide(&mut self, ask: Ask) {
         if self.bypass {
-            let member = self.pools[ask.pool.index()].place_anyhow(&ask);
-            self.totals.bypassed += 1;
-            return self.grant(ask, member);
+            return self.let_pass(ask);
         }
         if self.node.cap > 0 && self.node_counted() >= self.node.cap {
-            let refusal = Refusal { reason: Reason::NodeCap, origin: Origin::Node, status: 529, back: None };
-            return self.shed(ask, refusal);
+            return self.shed(ask, Refusal::new(Reason::NodeCap, Origin::Node, 529));
         }
-        let recorded = self.observe(&ask);
-        match self.pools[ask.pool.index()].judge(&ask) {
+        let mut recorded = false;
+        for rule in [Self::level_refusal, Self::cap_refusal] {
+            let Some((refusal, mode)) = rule(self, &ask) else { continue };
+            if mode == Mode::Enforce {
+                return self.shed(ask, refusal);
+            }
+            if !recorded {
+                self.record(&ask, Outcome::WouldRefuse, refusal);
+                recorded = true;
+            }
+        }
+        recorded = recorded || self.observe_share(&ask);
+        self.answer(ask, recorded);
+    }
+
+    /// The last steps: share, then slots.
+    pub(crate) fn answer(&mut self, ask: Ask, recorded: bool) {
+        match self.pools[ask.pool.index()].judge(&ask, &self.parties) {
             Ok(member) => self.grant(ask, member),
             Err(obstacle) => {
                 let refusal = self.refusal(&ask, obstacle);
@@ -63,6 +94,13 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Bypass is on: somebody takes it.
+    pub(crate) fn let_pass(&mut self, ask: Ask) {
+        let member = self.pools[ask.pool.index()].place_anyhow(&ask);
+        self.totals.bypassed += 1;
+        self.grant(ask, member);
     }
 
     fn malformed(&self, acquire: &Acquire) -> Option<RejectReason> {
@@ -79,10 +117,11 @@ impl Engine {
         self.is_unanswered(acquire.session, acquire.request).then_some(RejectReason::DuplicateRequest)
     }
 
-    fn understand(&mut self, acquire: Acquire) -> Ask {
-        let pool = &mut self.pools[acquire.pool.index()];
+    fn understand(&mut self, acquire: Acquire, child: bool) -> Ask {
+        let holder = self.meet(acquire.key, acquire.org, acquire.class);
         let class = match (acquire.kind, acquire.key) {
             (Kind::Reattach, _) => Class::Reattach,
+            (Kind::Ordinary | Kind::Exempt, _) if child => Class::Child,
             (Kind::Ordinary | Kind::Exempt, None) => Class::Keyless,
             (Kind::Ordinary | Kind::Exempt, Some(_)) => Class::Keyed,
         };
@@ -91,31 +130,34 @@ impl Engine {
             (Class::Reattach, Some(only)) => vec![only],
             _ => acquire.candidates,
         };
-        let longest = acquire.max_wait.map_or(pool.policy.max_wait, |wait| wait.min(pool.policy.max_wait));
+        let (set, max_wait) = self.intern(acquire.pool, candidates);
+        let longest = acquire.max_wait.map_or(max_wait, |wait| wait.min(max_wait));
         let until = self.now.after(longest);
         Ask {
             session: acquire.session,
             request: acquire.request,
             pool: acquire.pool,
-            holder: acquire.key,
+            holder,
             kind: acquire.kind,
             class,
-            set: pool.intern(candidates),
+            priority: acquire.priority,
+            traffic: acquire.traffic,
+            set,
             sticky: acquire.sticky,
             arrived: self.now,
             until: acquire.deadline.map_or(until, |deadline| until.min(deadline)),
             deadline: acquire.deadline,
-            lease: None,
+            errand: Errand::New { ends_with_client: acquire.ends_with_client },
         }
     }
 
-    /// Observe mode: records what enforce would do to this request; whether it did.
-    fn observe(&mut self, ask: &Ask) -> bool {
+    /// Observe mode: records what the share would do to this request if it acted; whether it did.
+    pub(crate) fn observe_share(&mut self, ask: &Ask) -> bool {
         let pool = &self.pools[ask.pool.index()];
         if pool.policy.mode != Mode::Observe || ask.class != Class::Keyed {
             return false;
         }
-        if pool.standing(ask.set, ask.holder).admitted {
+        if pool.would_admit(ask.set, ask.holder, &self.parties) {
             return false;
         }
         let refusal = self.refusal(ask, Obstacle::OverShare);
@@ -123,41 +165,43 @@ impl Engine {
             Some(refusal) => (Outcome::WouldRefuse, refusal),
             None => (Outcome::WouldPark, refusal),
         };
-        let pool = &mut self.pools[ask.pool.index()];
-        let (parks, refuses) = pool.counters.would_have.entry(refusal.reason).or_default();
-        *(if outcome == Outcome::WouldPark { parks } else { refuses }) += 1;
-        let interval = pool.drain.interval(self.now);
-        let wait = pool.queue.peek(self.now, interval).max(pool.least_wait(ask, refusal.reason, interval));
-        let id = DecisionId(self.record_ids.next());
-        let decision = self.decision(id, ask, outcome, refusal, retry::polite(wait, id));
-        self.outputs.push_back(Output::WouldHave { decision });
+        self.record(ask, outcome, refusal);
         true
     }
 
     /// What an obstacle means to the client if it does not wait.
     pub(crate) fn refusal(&self, ask: &Ask, obstacle: Obstacle) -> Refusal {
-        let exhausted = self.pools[ask.pool.index()].policy.exhausted_status;
-        let (reason, origin, status, back) = match obstacle {
-            Obstacle::OverShare => (Reason::FairShare, Origin::Key, 429, None),
-            Obstacle::AllCooling(back) => (Reason::AllCooling, Origin::Upstream, 429, Some(back)),
-            Obstacle::Exhausted => (Reason::PoolExhausted, Origin::Pool, exhausted, None),
-        };
-        Refusal { reason, origin, status, back }
+        let pool = &self.pools[ask.pool.index()];
+        let exhausted = pool.policy.exhausted_status;
+        match obstacle {
+            Obstacle::OverShare => {
+                let of_org = pool.sets.by_org && ask.holder.org.is_some();
+                Refusal::new(Reason::FairShare, if of_org { Origin::Org } else { Origin::Key }, 429)
+            }
+            Obstacle::SubCapacity => {
+                let limit = (pool.traffic.limit(ask.traffic).unwrap_or(0), pool.traffic.in_flight(ask.traffic));
+                Refusal { limit, ..Refusal::new(Reason::SubCapacity, Origin::Pool, exhausted) }
+            }
+            Obstacle::AllCooling(back) => {
+                Refusal { back: Some(back), ..Refusal::new(Reason::AllCooling, Origin::Upstream, 429) }
+            }
+            Obstacle::Exhausted => Refusal::new(Reason::PoolExhausted, Origin::Pool, exhausted),
+        }
     }
 
     /// Why a request that cannot go may not wait either; `None` if it may.
     pub(crate) fn park_refusal(&self, ask: &Ask, refusal: Refusal) -> Option<Refusal> {
         let pool = &self.pools[ask.pool.index()];
         let too_late = ask.until <= self.now || refusal.back.is_some_and(|back| back > ask.until);
-        if too_late || ask.deadline.is_some_and(|deadline| !pool.service.fits(self.now, deadline)) {
+        if ask.class == Class::Child || too_late || !self.may_be_in_time(ask) {
             return Some(refusal);
         }
-        if ask.class == Class::Move {
+        if ask.moves() {
             // Its place was given to it before; nobody else is kept out by it.
             return None;
         }
-        let of_key = ask.holder.and_then(|key| pool.parked_by_key.get(&key)).copied().unwrap_or(0);
-        let (reason, origin, status) = if ask.holder.is_some() && of_key >= pool.policy.max_parked_per_key {
+        let of_key = ask.holder.key.and_then(|key| pool.parked_by_key.get(&key)).copied().unwrap_or(0);
+        let (reason, origin, status) = if ask.holder.key.is_some() && of_key >= pool.policy.max_parked_per_key {
             (Reason::KeyQueueFull, Origin::Key, 429)
         } else if pool.parked >= pool.park_limit() {
             let status = if refusal.reason == Reason::FairShare { 429 } else { pool.policy.exhausted_status };
@@ -167,224 +211,25 @@ impl Engine {
         } else {
             return None;
         };
-        Some(Refusal { reason, origin, status, back: None })
+        Some(Refusal::new(reason, origin, status))
     }
 
-    /// Grants to a request what `place` found for it.
-    pub(crate) fn grant(&mut self, ask: Ask, member: Option<MemberId>) {
-        let pool = &mut self.pools[ask.pool.index()];
-        pool.counters.granted += 1;
-        let lease = match ask.lease {
-            Some(lease) => {
-                self.place_again(lease, ask.set, member);
-                lease
-            }
-            None => {
-                pool.add(member, ask.holder, ask.kind);
-                let lease = LeaseId(self.lease_ids.next());
-                self.insert_lease(
-                    lease,
-                    Lease {
-                        session: ask.session,
-                        pool: ask.pool,
-                        holder: ask.holder,
-                        member,
-                        kind: ask.kind,
-                        set: ask.set,
-                        granted: self.now,
-                        expires: self.now.after(self.node.lease_ttl),
-                        moved: None,
-                        park_until: ask.until,
-                        deadline: ask.deadline,
-                        relocated: false,
-                        moving: None,
-                    },
-                );
-                lease
-            }
-        };
-        let waited = self.now.since(ask.arrived);
-        let (session, request) = (ask.session, ask.request);
-        self.outputs.push_back(Output::Grant(Grant { session, request, lease: Some(lease), member, waited }));
-    }
-
-    /// Lets a request wait.
-    pub(crate) fn park(&mut self, ask: Ask, recorded: bool) {
-        let park = ParkId(self.next_park);
-        self.next_park += 1;
-        let pool = &mut self.pools[ask.pool.index()];
-        pool.parked += 1;
-        pool.counters.parked += 1;
-        if let Some(key) = ask.holder {
-            *pool.parked_by_key.entry(key).or_insert(0) += 1;
-        }
-        pool.sets.park(ask.set, ask.class, park, ask.holder);
-        self.parked_moves += u32::from(ask.lease.is_some());
-        if let Some(lease) = ask.lease.and_then(|lease| self.leases.get_mut(&lease)) {
-            lease.moving = Some(park);
-        }
-        self.timers.insert((ask.until, Timer::Park(park)));
-        self.note_parked(ask.session, ask.request, park);
-        self.outputs.push_back(Output::Parked { session: ask.session, request: ask.request });
-        self.parked.insert(park, Parked { ask, recorded });
-    }
-
-    /// Takes a request out of the queues, for whatever comes next. The caller answers it and owns its set.
-    pub(crate) fn unpark(&mut self, park: ParkId) -> Option<Parked> {
-        let parked = self.parked.remove(&park)?;
-        let ask = &parked.ask;
-        let pool = &mut self.pools[ask.pool.index()];
-        pool.parked -= 1;
-        if let Some(key) = ask.holder
-            && let Some(count) = pool.parked_by_key.get_mut(&key)
-        {
-            *count -= 1;
-            if *count == 0 {
-                pool.parked_by_key.remove(&key);
-            }
-        }
-        pool.sets.unpark(ask.set, ask.class, park, ask.holder);
-        self.parked_moves -= u32::from(ask.lease.is_some());
-        if let Some(lease) = ask.lease.and_then(|lease| self.leases.get_mut(&lease)) {
-            lease.moving = None;
-        }
-        self.timers.remove(&(ask.until, Timer::Park(park)));
-        self.forget_parked(ask.session, ask.request);
-        Some(parked)
-    }
-
-    /// A parked request's wait is spent: refused on the numbers of now.
-    pub(crate) fn give_up(&mut self, park: ParkId) {
-        let Some(parked) = self.unpark(park) else { return };
-        let obstacle = self.pools[parked.ask.pool.index()].judge(&parked.ask).err().unwrap_or(Obstacle::Exhausted);
-        let refusal = self.refusal(&parked.ask, obstacle);
-        // What it wanted is there to be shared by those who still wait.
-        self.wake(parked.ask.pool);
-        self.shed(parked.ask, refusal);
-    }
-
-    /// Grants to parked requests of a pool until none can go: most deserving first.
-    pub(crate) fn grant_parked(&mut self, pool: PoolId) {
-        while let Some(park) = self.most_deserving(pool) {
-            let Some(Parked { ask, recorded }) = self.unpark(park) else { return };
-            let pool = &self.pools[ask.pool.index()];
-            if self.bypass {
-                let member = pool.place_anyhow(&ask);
-                self.totals.bypassed += 1;
-                self.grant(ask, member);
-                continue;
-            }
-            if ask.deadline.is_some_and(|deadline| !pool.service.fits(self.now, deadline)) {
-                // Its client would be gone before the work is done: the slot is better used by another.
-                let refusal = self.refusal(&ask, Obstacle::Exhausted);
-                self.shed(ask, refusal);
-                continue;
-            }
-            match pool.judge(&ask) {
-                Ok(member) => {
-                    if !recorded {
-                        self.observe(&ask);
-                    }
-                    self.grant(ask, member);
-                }
-                Err(obstacle) => {
-                    debug_assert!(false, "the most deserving can go");
-                    let refusal = self.refusal(&ask, obstacle);
-                    self.shed(ask, refusal);
-                }
-            }
-        }
-    }
-
-    /// Who goes next in a pool, if anybody can: those that move, then least in flight, then longest waiting.
-    pub(crate) fn most_deserving(&self, pool: PoolId) -> Option<ParkId> {
-        let pool = &self.pools[pool.index()];
-        let mut best: Option<(bool, u32, ParkId)> = None;
-        for set in pool.sets.waiting() {
-            for class in Class::ALL {
-                let Some((in_flight, park, holder)) = set.lane(class).head() else { continue };
-                let rank = (class != Class::Move, in_flight, park);
-                if best.is_some_and(|best| best <= rank) {
-                    continue;
-                }
-                if self.bypass || pool.lane_can_go(set, class, holder) {
-                    best = Some(rank);
-                }
-            }
-        }
-        best.map(|(_, _, park)| park)
-    }
-
-    /// Refuses. A lease that could not move is over with it.
-    pub(crate) fn shed(&mut self, ask: Ask, refusal: Refusal) {
-        let id = DecisionId(self.decision_ids.next());
-        let now = self.now;
-        let pool = &mut self.pools[ask.pool.index()];
-        let retry_after = match refusal.back {
-            Some(back) => retry::whole_seconds(back.since(now)),
-            None if refusal.origin == Origin::Node => retry::polite(self.queue.push(now, self.drain.interval(now)), id),
-            None => {
-                let interval = pool.drain.interval(now);
-                let queued = pool.queue.push(now, interval);
-                retry::polite(queued.max(pool.least_wait(&ask, refusal.reason, interval)), id)
-            }
-        };
-        *pool.counters.shed.entry(refusal.reason).or_insert(0) += 1;
-        let decision = self.decision(id, &ask, Outcome::Shed, refusal, retry_after);
-        self.outputs.push_back(Output::Shed { session: ask.session, request: ask.request, decision });
-        if let Some(lease) = ask.lease {
-            self.give_back(lease);
-            self.totals.released += 1;
-        }
-        self.pools[ask.pool.index()].sets.release(ask.set);
-    }
-
-    pub(crate) fn reject(&mut self, session: SessionId, request: RequestId, why: RejectReason) {
-        self.totals.rejected += 1;
-        self.outputs.push_back(Output::Reject { session, request, why });
-    }
-
-    fn decision(
-        &self,
-        id: DecisionId,
-        ask: &Ask,
-        outcome: Outcome,
-        refusal: Refusal,
-        retry_after: Duration,
-    ) -> Decision {
+    /// Whether a request that begins to wait may be done by its client's deadline: its key's requests before it and itself
+    /// need a slot each, and slots come back at the pool's pace. That is the least it waits: nobody is turned away who
+    /// could be in time.
+    fn may_be_in_time(&self, ask: &Ask) -> bool {
+        let Some(deadline) = ask.deadline else { return true };
         let pool = &self.pools[ask.pool.index()];
-        let standing = pool.standing(ask.set, ask.holder);
-        let set = pool.sets.get(ask.set);
-        Decision {
-            id,
-            at: self.now,
-            session: ask.session,
-            pool: ask.pool,
-            key: ask.holder,
-            outcome,
-            reason: refusal.reason,
-            origin: refusal.origin,
-            status: refusal.status,
-            retry_after,
-            waited: self.now.since(ask.arrived),
-            numbers: Numbers {
-                key_in_flight: standing.key_in_flight,
-                share: standing.share,
-                in_flight: set.load.total(),
-                capacity: set.capacity,
-                active_keys: standing.active_keys,
-                parked: pool.parked,
-                node_counted: self.node_counted(),
-                node_cap: self.node.cap,
-                ..Numbers::default()
-            },
-            ..Decision::default()
-        }
+        let before_it = match ask.holder.key {
+            Some(key) if !ask.moves() && !pool.sets.standings.newest_first => pool.parked_by_key.get(&key).copied(),
+            Some(_) | None => None,
+        };
+        let wait = pool.drain.interval(self.now).unwrap_or(Duration::ZERO).saturating_mul(before_it.unwrap_or(0) + 1);
+        pool.service.fits(self.now.after(wait), deadline)
     }
 
-    /// Counted requests, granted or parked. One that holds a lease while it waits counts once.
-    pub(crate) fn node_counted(&self) -> u32 {
-        let counted = self.leases.len() + self.parked.len();
-        u32::try_from(counted).unwrap_or(u32::MAX) - self.parked_moves
+    /// Where a lease runs, if it is in this pool.
+    fn member_in(&self, lease: crate::id::LeaseId, pool: crate::id::PoolId) -> Option<MemberId> {
+        self.lease(lease).filter(|lease| lease.pool == pool)?.member
     }
 }

@@ -3,17 +3,24 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::class::Classes;
-use crate::id::{LeaseId, MemberId, PoolId, Sequence, SessionId, TrafficId};
-use crate::io::{Input, Output};
+use crate::caps::Tiers;
+use crate::chain::Links;
+use crate::heap::Heap;
+use crate::id::{KeyId, LeaseId, MemberId, PoolId, RequestId, Sequence, SessionId};
+use crate::io::{Input, Level, Output};
 use crate::lease::Lease;
 use crate::park::{ParkId, Parked};
+use crate::party::Parties;
 use crate::policy::{NodePolicy, Policy, PolicyError};
 use crate::pool::Pool;
 use crate::retry::{DrainMeter, VirtualQueue};
 use crate::session::Session;
+use crate::set::SetId;
+use crate::sets::Ledger;
+use crate::slots::{Slot, Slots};
 use crate::snapshot::Totals;
-use crate::time::Instant;
+use crate::table::Table;
+use crate::time::{Duration, Instant};
 
 /// Debug builds check every invariant after each step while the tables are small, and now and then when they are not:
 /// the check reads everything.
@@ -89,16 +96,27 @@ const CHECK_EVERY: u64 = 1024;
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) node: NodePolicy,
-    pub(crate) classes: Classes,
     /// By index; a pool that left the policy stays, so that indices never mean something else.
     pub(crate) pools: Vec<Pool>,
     /// Pools in policy order.
     pub(crate) order: Vec<PoolId>,
+    pub(crate) parties: Parties,
+    pub(crate) tiers: Tiers,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
-    pub(crate) leases: BTreeMap<LeaseId, Lease>,
-    pub(crate) parked: BTreeMap<ParkId, Parked>,
+    pub(crate) leases: Slots<Lease>,
+    pub(crate) lease_slots: Table<LeaseId, Slot>,
+    /// Leases of one session.
+    pub(crate) lease_links: Links,
+    pub(crate) parked: Slots<Parked>,
+    /// Unanswered requests.
+    pub(crate) requests: Table<(SessionId, RequestId), Slot>,
+    /// Parked requests of one session.
+    pub(crate) park_links: Links,
     /// Parked requests that hold a lease already, and so count once.
     pub(crate) parked_moves: u32,
+    /// Leases that hold no slot.
+    pub(crate) suspended: u32,
+    pub(crate) level: Level,
     pub(crate) bypass: bool,
     pub(crate) exempt: u64,
     pub(crate) drain: DrainMeter,
@@ -109,27 +127,38 @@ pub struct Engine {
     pub(crate) decision_ids: Sequence,
     pub(crate) record_ids: Sequence,
     pub(crate) next_park: u64,
+    /// When each lease ends by itself.
+    pub(crate) lease_ends: Heap<(Instant, LeaseId)>,
+    /// When each parked request's wait is spent.
+    pub(crate) park_ends: Heap<(Instant, ParkId)>,
+    /// All other deadlines.
     pub(crate) timers: BTreeSet<(Instant, Timer)>,
     /// What `timers` holds for each pool.
     pub(crate) pool_timers: Vec<Option<Instant>>,
-    /// Pools in which somebody who waits may be able to go.
-    pub(crate) woken: BTreeSet<PoolId>,
+    /// Pools in which somebody who waits may be able to go, by id.
+    woken: Vec<PoolId>,
     pub(crate) outputs: VecDeque<Output>,
     pub(crate) now: Instant,
     steps: u64,
 }
 
-/// What a deadline is for. At one instant, whatever gives slots back comes before whatever gives up waiting.
+/// What a deadline is for that is neither a lease's nor a parked request's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// A lease's ttl.
-    Lease(LeaseId),
     /// A lost session's grace.
     Session(SessionId),
     /// A cool-down in a pool.
     Pool(PoolId),
-    /// A parked request's wait.
-    Park(ParkId),
+    /// The end of a key's override.
+    Override(KeyId),
+}
+
+/// The deadline that is next. At one instant, whatever gives slots back comes before whatever gives up waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Lease(LeaseId),
+    Timer(Timer),
+    Park(Slot),
 }
 
 impl Engine {
@@ -142,13 +171,20 @@ impl Engine {
         policy.check()?;
         let mut engine = Self {
             node: policy.node.clone(),
-            classes: Classes::default(),
             pools: Vec::new(),
             order: Vec::new(),
+            parties: Parties::default(),
+            tiers: Tiers::default(),
             sessions: BTreeMap::new(),
-            leases: BTreeMap::new(),
-            parked: BTreeMap::new(),
+            leases: Slots::default(),
+            lease_slots: Table::default(),
+            lease_links: Links::default(),
+            parked: Slots::default(),
+            requests: Table::default(),
+            park_links: Links::default(),
             parked_moves: 0,
+            suspended: 0,
+            level: Level::Normal,
             bypass: false,
             exempt: 0,
             drain: DrainMeter::default(),
@@ -158,9 +194,11 @@ impl Engine {
             decision_ids: Sequence::carried_out(epoch),
             record_ids: Sequence::recorded(epoch),
             next_park: 0,
+            lease_ends: Heap::default(),
+            park_ends: Heap::default(),
             timers: BTreeSet::new(),
             pool_timers: Vec::new(),
-            woken: BTreeSet::new(),
+            woken: Vec::new(),
             outputs: VecDeque::new(),
             now: Instant::ZERO,
             steps: 0,
@@ -184,12 +222,12 @@ impl Engine {
             Input::SessionLost { session } => self.lose_session(session),
             Input::SessionGone { session } => self.end_session(session),
             Input::Revoke { lease } => self.revoke(lease),
-            Input::Suspend { .. }
-            | Input::Resume { .. }
-            | Input::ClientGone { .. }
-            | Input::OverloadChanged { .. }
-            | Input::TierIs { .. }
-            | Input::Override { .. } => {}
+            Input::Suspend { session, lease } => self.suspend(session, lease),
+            Input::Resume { session, request, lease, max_wait } => self.resume(session, request, lease, max_wait),
+            Input::ClientGone { session, work } => self.client_gone(session, work),
+            Input::OverloadChanged { level } => self.hear_level(level),
+            Input::TierIs { org, class, ttl } => self.learn_tier(org, class, ttl),
+            Input::Override { key, with } => self.override_key(key, with),
             Input::Bypass { on } => self.set_bypass(on),
             Input::PolicyChanged(policy) => self.change_policy(*policy),
         }
@@ -211,101 +249,68 @@ impl Engine {
     /// When [`Self::handle_timeout`] wants to be called next. May be in the past.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.first().map(|(at, _)| *at)
-    }
-
-    /// The limits of the node.
-    #[must_use]
-    pub fn node_policy(&self) -> &NodePolicy {
-        &self.node
-    }
-
-    /// The pools in policy order.
-    pub fn pools(&self) -> impl Iterator<Item = PoolId> + '_ {
-        self.order.iter().copied()
-    }
-
-    /// The pool of this name.
-    #[must_use]
-    pub fn pool_id(&self, name: &str) -> Option<PoolId> {
-        self.pools.iter().find(|pool| pool.present && pool.policy.name == name).map(|pool| pool.id)
-    }
-
-    /// The name of a pool, also of one that left the policy.
-    #[must_use]
-    pub fn pool_name(&self, pool: PoolId) -> Option<&str> {
-        self.pools.get(pool.index()).map(|pool| pool.policy.name.as_str())
-    }
-
-    /// The members of a pool in policy order; none if there is no such pool.
-    pub fn members(&self, pool: PoolId) -> impl Iterator<Item = MemberId> + '_ {
-        self.pools.get(pool.index()).into_iter().flat_map(|pool| pool.order.iter().copied())
-    }
-
-    /// The member of this name.
-    #[must_use]
-    pub fn member_id(&self, pool: PoolId, name: &str) -> Option<MemberId> {
-        let pool = self.pools.get(pool.index())?;
-        pool.order.iter().copied().find(|id| pool.member(*id).is_some_and(|member| member.policy.name == name))
-    }
-
-    /// The name of a member, also of one that left the policy.
-    #[must_use]
-    pub fn member_name(&self, pool: PoolId, member: MemberId) -> Option<&str> {
-        Some(self.pools.get(pool.index())?.member(member)?.policy.name.as_str())
-    }
-
-    /// The kind of traffic of this name.
-    #[must_use]
-    pub fn traffic_id(&self, pool: PoolId, name: &str) -> Option<TrafficId> {
-        self.pools.get(pool.index())?.traffic.find(name)
-    }
-
-    /// C of a pool over all members that count now.
-    #[must_use]
-    pub fn capacity(&self, pool: PoolId) -> Option<u32> {
-        let pool = self.pools.get(pool.index()).filter(|pool| pool.present)?;
-        Some(pool.sets.get(crate::set::SetId::EVERYBODY).capacity)
-    }
-
-    /// Slots of a member for ordinary requests, whatever its state.
-    #[must_use]
-    pub fn ordinary_slots(&self, pool: PoolId, member: MemberId) -> Option<u32> {
-        Some(self.pools.get(pool.index())?.present_member(member)?.ordinary_slots())
-    }
-
-    /// Slots of a member, reserve included, whatever its state.
-    #[must_use]
-    pub fn slots(&self, pool: PoolId, member: MemberId) -> Option<u32> {
-        Some(self.pools.get(pool.index())?.present_member(member)?.policy.slots)
+        self.next_due().map(|(at, _)| at)
     }
 
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        while let Some((at, timer)) = self.timers.first().copied().filter(|(at, _)| *at <= self.now) {
-            self.timers.remove(&(at, timer));
-            match timer {
-                Timer::Lease(lease) => self.expire(lease),
-                Timer::Session(session) => self.end_session(session),
-                Timer::Pool(pool) => {
-                    self.pool_timers[pool.index()] = None;
-                    self.pools[pool.index()].refresh(self.now);
-                    self.wake(pool);
+        while let Some((at, due)) = self.next_due().filter(|(at, _)| *at <= self.now) {
+            match due {
+                Due::Lease(lease) => self.expire(lease),
+                Due::Timer(timer) => {
+                    self.timers.remove(&(at, timer));
+                    self.serve(timer);
                 }
-                Timer::Park(park) => self.give_up(park),
+                Due::Park(slot) => self.give_up(slot),
             }
             self.settle();
         }
     }
 
+    fn next_due(&self) -> Option<(Instant, Due)> {
+        let lease = self.lease_ends.first().map(|((at, lease), _)| (at, Due::Lease(lease)));
+        let timer = self.timers.first().map(|(at, timer)| (*at, Due::Timer(*timer)));
+        let park = self.park_ends.first().map(|((at, _), slot)| (at, Due::Park(slot)));
+        [lease, timer, park].into_iter().flatten().min()
+    }
+
+    fn serve(&mut self, timer: Timer) {
+        match timer {
+            Timer::Session(session) => self.end_session(session),
+            Timer::Pool(pool) => {
+                self.pool_timers[pool.index()] = None;
+                let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
+                self.pools[pool.index()].refresh(self.now, ledger);
+                self.wake(pool);
+            }
+            Timer::Override(key) => self.override_key(key, None),
+        }
+    }
+
     /// Something changed in a pool that may let somebody go.
     pub(crate) fn wake(&mut self, pool: PoolId) {
-        self.woken.insert(pool);
+        if let Err(at) = self.woken.binary_search(&pool) {
+            self.woken.insert(at, pool);
+        }
+    }
+
+    /// Something changed that may let somebody go anywhere.
+    pub(crate) fn wake_all(&mut self) {
+        self.woken.clone_from(&self.order);
+        self.woken.sort_unstable();
+    }
+
+    /// The candidates of a request, and the longest wait in its pool.
+    pub(crate) fn intern(&mut self, pool: PoolId, candidates: Vec<MemberId>) -> (SetId, Duration) {
+        let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
+        let pool = &mut self.pools[pool.index()];
+        (pool.intern(candidates, ledger), pool.policy.max_wait)
     }
 
     /// Ends a step: grants what can be granted, and sets the pools' timers.
-    fn settle(&mut self) {
-        while let Some(id) = self.woken.pop_first() {
+    pub(crate) fn settle(&mut self) {
+        while !self.woken.is_empty() {
+            let id = self.woken.remove(0);
             let next = self.pools[id.index()].next_change();
             let set = std::mem::replace(&mut self.pool_timers[id.index()], next);
             if set != next {

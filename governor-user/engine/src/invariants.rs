@@ -3,21 +3,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::demand::Demand;
 use crate::engine::{Engine, Timer};
-use crate::load::Load;
-use crate::park::Class;
+use crate::lease::Lease;
+use crate::park::{Ask, Class};
+use crate::party::{Holder, PartyId};
 use crate::pool::Pool;
-use crate::set::SetId;
+use crate::set::{CandidateSet, Counts, SetId};
+use crate::sets;
 
 impl Engine {
     /// Checks that
     ///
-    /// - every count (member, candidate set, key, node, session) equals what the live leases and parked requests say;
+    /// - every count (member, candidate set, key, org, kind of traffic, node, session) equals what the live leases and
+    ///   parked requests say, and nobody is known who has neither;
     /// - nobody is parked who could be granted now (work-conserving), and nobody at all while bypass is on;
-    /// - every lease, wait, grace and cool-down has its deadline, and no deadline is for something that is over;
+    /// - every lease, wait, grace, cool-down and override has its deadline, and no deadline is for something that is over;
     /// - every lease and every parked request belongs to a session that is known, to a pool that is there, and lost
     ///   sessions wait for nothing;
-    /// - parked requests stand in exactly one lane, ordered by the count of their key.
+    /// - parked requests stand in exactly one lane, ordered by what their org and key hold, and none is of a suspended
+    ///   key.
     ///
     /// Costs time linear in everything. Debug builds call it after each step while the tables are small.
     ///
@@ -25,106 +30,195 @@ impl Engine {
     /// If one of them does not hold: that is a bug in the engine, whatever the inputs were.
     pub fn check_invariants(&self) {
         for pool in &self.pools {
-            self.check_loads(pool);
+            self.check_members(pool);
+            pool.sets.iter().for_each(|(id, set)| self.check_set(pool, id, set));
             self.check_lanes(pool);
             assert_eq!(self.most_deserving(pool.id), None, "pool {:?}: a parked request could be granted", pool.id);
         }
+        self.check_parties();
         self.check_parked();
         self.check_sessions();
         self.check_timers();
     }
 
-    fn check_loads(&self, pool: &Pool) {
-        let mut members = vec![Load::default(); pool.members.len()];
-        let mut unplaced = Load::default();
-        let mut references: BTreeMap<SetId, u32> = BTreeMap::from([(SetId::EVERYBODY, 1)]);
-        for lease in self.leases.values().filter(|lease| lease.pool == pool.id) {
-            let load = lease.member.map_or(&mut unplaced, |member| &mut members[member.index()]);
-            load.add(lease.holder, lease.kind);
-            *references.entry(lease.set).or_insert(0) += 1;
+    fn leases_in(&self, pool: &Pool) -> impl Iterator<Item = &Lease> {
+        let id = pool.id;
+        self.leases.iter().map(|(_, lease)| lease).filter(move |lease| lease.pool == id)
+    }
+
+    fn asks_in(&self, pool: &Pool) -> impl Iterator<Item = &Ask> {
+        let id = pool.id;
+        self.parked.iter().map(|(_, parked)| &parked.ask).filter(move |ask| ask.pool == id)
+    }
+
+    fn check_members(&self, pool: &Pool) {
+        let running = || self.leases_in(pool).filter(|lease| !lease.suspended);
+        for (id, member) in (0..).map(crate::id::MemberId).zip(&pool.members) {
+            let leases = running().filter(|lease| lease.member == Some(id)).count();
+            assert_eq!(member.in_flight as usize, leases, "leases on {}", member.policy.name);
         }
-        for parked in self.parked.values().filter(|parked| parked.ask.pool == pool.id) {
-            *references.entry(parked.ask.set).or_insert(0) += 1;
+        for id in &pool.traffic.order {
+            let leases = running().filter(|lease| lease.traffic == Some(*id)).count();
+            assert_eq!(pool.traffic.in_flight(Some(*id)) as usize, leases, "leases of {id:?}");
         }
-        assert_eq!(pool.unplaced, unplaced, "leases on no member");
-        for (member, load) in pool.members.iter().zip(&members) {
-            assert_eq!(member.load, *load, "leases on {}", member.policy.name);
-        }
-        for (id, set) in pool.sets.iter() {
-            let mut load = unplaced.clone();
-            let mut capacity = 0;
-            for member in set.members.iter().map(|id| &pool.members[id.index()]).filter(|member| member.open) {
-                capacity += member.ordinary_slots();
-                load.merge(&member.load);
+    }
+
+    fn check_set(&self, pool: &Pool, id: SetId, set: &CandidateSet) {
+        let open = |lease: &&Lease| match lease.member {
+            Some(member) => set.contains(member) && pool.members[member.index()].open,
+            None => true,
+        };
+        let mut expected = CandidateSet::default();
+        let mut of: BTreeMap<PartyId, Counts> = BTreeMap::new();
+        for lease in self.leases_in(pool).filter(|lease| !lease.suspended).filter(open) {
+            expected.total += 1;
+            expected.ordinary += u32::from(lease.is_ordinary());
+            let Some(key) = lease.holder.key else {
+                expected.keyless += 1;
+                continue;
+            };
+            of.entry(key).or_default().in_flight += 1;
+            expected.active_keys += u32::from(of[&key].in_flight == 1);
+            if let Some(org) = lease.holder.org.filter(|_| pool.sets.by_org) {
+                of.entry(org).or_default().in_flight += 1;
             }
-            assert_eq!((set.capacity, &set.load), (capacity, &load), "statistics of {:?}", set.members);
-            let mut demand = BTreeMap::new();
-            pool.sets.wanted(set, |key| *demand.entry(key).or_insert(0) += 1);
-            assert_eq!(set.demand.by_key(), &demand, "what is wanted of {:?}", set.members);
-            assert_eq!(pool.sets.references(id), references.get(&id).copied().unwrap_or(0), "{:?}", set.members);
+            self.expect_wanted(pool, &mut of, lease.holder);
+        }
+        for ask in self.asks_in(pool).filter(|ask| sets::wants(ask, &pool.traffic)) {
+            if set.meets(&pool.sets.get(ask.set).members) {
+                self.expect_wanted(pool, &mut of, ask.holder);
+            }
+        }
+        let open = set.members.iter().map(|id| &pool.members[id.index()]).filter(|member| member.open);
+        expected.capacity = open.map(crate::member::Member::ordinary_slots).sum();
+        let numbers = |set: &CandidateSet| (set.capacity, set.total, set.ordinary, set.keyless, set.active_keys);
+        assert_eq!(numbers(set), numbers(&expected), "statistics of {:?}", set.members);
+        assert_eq!(set.parties(), of.len(), "who has anything over {:?}", set.members);
+        let mut demand = Demand::default();
+        for (party, counts) in &of {
+            assert_eq!(set.counts(*party), *counts, "{party:?} over {:?}", set.members);
+            (1..=counts.wanted).for_each(|n| demand.add(self.parties.get(*party).entitled.terms, n));
+        }
+        for level in [0, 1, 2, 3, 5, 8, 100] {
+            let limit = |terms: crate::entitle::Terms| (level * terms.weight).max(terms.floor);
+            assert_eq!(set.demand.filled(limit), demand.filled(limit), "what is wanted of {:?}", set.members);
+        }
+        assert_eq!(set.demand.floors(), demand.floors(), "floors over {:?}", set.members);
+        let refer = |on: SetId| usize::from(on == id);
+        let references = self.leases_in(pool).map(|lease| refer(lease.set)).sum::<usize>()
+            + self.asks_in(pool).map(|ask| refer(ask.set)).sum::<usize>()
+            + usize::from(id == SetId::EVERYBODY);
+        assert_eq!(set.references as usize, references, "who refers to {:?}", set.members);
+    }
+
+    fn expect_wanted(&self, pool: &Pool, of: &mut BTreeMap<PartyId, Counts>, holder: Holder) {
+        if let Some(unit) = holder.unit(true).filter(|_| pool.sets.by_org) {
+            of.entry(unit).or_default().wanted += 1;
         }
     }
 
     fn check_lanes(&self, pool: &Pool) {
         let mut standing = BTreeSet::new();
         for (id, set) in pool.sets.iter() {
-            for class in Class::ALL {
-                let lane = set.lane(class);
-                assert!(lane.is_consistent(), "order of the {class:?} lane of {:?}", set.members);
-                for (park, holder, in_flight) in lane.iter() {
-                    let ask = &self.parked.get(&park).expect("a lane holds parked requests only").ask;
-                    assert_eq!((ask.pool, ask.set, ask.class, ask.holder), (pool.id, id, class, holder), "{park:?}");
-                    let counted = if class == Class::Move { 0 } else { set.load.of(holder) };
-                    assert_eq!(in_flight, counted, "{park:?} is ordered by its key's count");
-                    assert!(standing.insert(park), "{park:?} stands in one lane");
+            for lane in set.lanes() {
+                assert!(lane.is_consistent(&pool.sets.standings), "order of {:?} of {:?}", lane.key, set.members);
+                for (slot, stand) in lane.iter(&pool.sets.standings) {
+                    let ask = &self.parked[slot].ask;
+                    let now = set.stand(ask.class, ask.holder, pool.sets.by_org, &self.parties);
+                    assert_eq!((ask.pool, ask.set, ask.class), (pool.id, id, lane.key.class), "{ask:?}");
+                    assert_eq!((stand.unit, stand.key), (now.unit, now.key), "{ask:?}");
+                    let held = |stand: crate::lane::Stand| {
+                        let (unit, key) = (stand.of_unit, stand.of_key);
+                        (unit.in_flight, unit.terms, key.in_flight, key.terms)
+                    };
+                    assert_eq!(held(stand), held(now), "{ask:?} is ordered by what its org and key hold");
+                    assert!(standing.insert(slot), "{ask:?} stands in one lane");
                 }
             }
         }
-        let parked = self.parked.values().filter(|parked| parked.ask.pool == pool.id);
-        assert_eq!(standing.len(), parked.clone().count(), "every parked request stands in a lane");
+        assert_eq!(standing.len(), self.asks_in(pool).count(), "every parked request stands in a lane");
         assert_eq!(pool.parked as usize, standing.len(), "parked in the pool");
-        let mut by_key = BTreeMap::new();
-        for key in parked.filter_map(|parked| parked.ask.holder) {
-            *by_key.entry(key).or_insert(0) += 1;
-        }
-        assert_eq!(pool.parked_by_key, by_key, "parked by key");
+        let mut by_key: BTreeMap<PartyId, u32> = BTreeMap::new();
+        self.asks_in(pool).filter_map(|ask| ask.holder.key).for_each(|key| *by_key.entry(key).or_insert(0) += 1);
+        assert_eq!(pool.parked_by_key.len(), by_key.len(), "keys that wait");
+        assert!(by_key.iter().all(|(key, n)| pool.parked_by_key.get(key) == Some(n)), "parked by key");
+    }
+
+    fn check_parties(&self) {
+        // (references, counted).
+        let mut expected: BTreeMap<PartyId, (u32, u32)> = BTreeMap::new();
+        let mut refer = |holder: Holder, counts: bool| {
+            for party in holder.key.into_iter().chain(holder.org) {
+                let (references, counted) = expected.entry(party).or_default();
+                *references += 1;
+                *counted += u32::from(counts);
+            }
+        };
+        self.leases.iter().for_each(|(_, lease)| refer(lease.holder, !lease.suspended));
+        self.parked.iter().for_each(|(_, parked)| refer(parked.ask.holder, !parked.ask.moves()));
+        let known = self.parties.iter().map(|(id, party)| (id, (self.parties.references(id), party.counted)));
+        assert_eq!(known.collect::<BTreeMap<_, _>>(), expected, "keys and orgs: references, counted");
+        let again = self.parties.entitled_again();
+        assert!(again, "everybody is entitled to what settings, class and override say");
     }
 
     fn check_parked(&self) {
         assert!(!self.bypass || self.parked.is_empty(), "bypass parks nobody");
         let mut moves = 0;
-        for (park, parked) in &self.parked {
+        for (slot, parked) in self.parked.iter() {
             let ask = &parked.ask;
             let session = self.sessions.get(&ask.session).expect("a parked request's session is known");
-            assert_eq!(session.parked.get(&ask.request), Some(park), "its session knows it");
+            assert_eq!(self.requests.get(&(ask.session, ask.request)), Some(&slot), "its session knows it");
             assert!(session.grace.is_none(), "a lost session waits for nothing");
             assert!(self.pools[ask.pool.index()].present, "its pool is there");
             assert!(ask.until > self.now, "its wait is not spent");
-            if let Some(lease) = ask.lease {
-                assert_eq!(self.leases.get(&lease).and_then(|lease| lease.moving), Some(*park), "its lease is moving");
-                moves += 1;
-            }
+            assert!(ask.class != Class::Child, "a child never waits");
+            let suspended = ask.holder.key.is_some_and(|key| self.parties.get(key).entitled.suspended);
+            assert!(!suspended || ask.moves(), "nobody waits whose key is suspended");
+            moves += u32::from(ask.moves());
         }
         assert_eq!(self.parked_moves, moves, "parked requests that hold a lease");
+        assert_eq!(self.requests.len(), self.parked.len(), "every unanswered request is parked");
     }
 
     fn check_sessions(&self) {
-        let leases: usize = self.sessions.values().map(|session| session.leases.len()).sum();
-        let parked: usize = self.sessions.values().map(|session| session.parked.len()).sum();
-        assert_eq!((leases, parked), (self.leases.len(), self.parked.len()), "what sessions hold");
-        for (id, lease) in &self.leases {
-            assert!(self.sessions.get(&lease.session).is_some_and(|session| session.leases.contains(id)), "{id:?}");
-            assert!(self.pools[lease.pool.index()].present, "the pool of {id:?} is there");
-            assert!(lease.moving.is_none_or(|park| self.parked.contains_key(&park)), "{id:?} moves");
+        let mut suspended = 0;
+        for (id, session) in &self.sessions {
+            let leases: Vec<_> = self.lease_links.iter(session.leases).collect();
+            let parked: Vec<_> = self.park_links.iter(session.parked).collect();
+            assert_eq!((leases.len(), parked.len()), (session.held as usize, session.waiting as usize), "{id:?}");
+            assert!(leases.iter().all(|slot| self.leases[*slot].session == *id), "leases of {id:?}");
+            assert!(parked.iter().all(|slot| self.parked[*slot].ask.session == *id), "requests of {id:?}");
         }
+        let held: u32 = self.sessions.values().map(|session| session.held).sum();
+        let waiting: u32 = self.sessions.values().map(|session| session.waiting).sum();
+        assert_eq!((held as usize, waiting as usize), (self.leases.len(), self.parked.len()), "what sessions hold");
+        assert_eq!(self.lease_slots.len(), self.leases.len(), "every lease has an id");
+        for (slot, lease) in self.leases.iter() {
+            assert_eq!(self.lease_slots.get(&lease.id), Some(&slot), "{lease:?}");
+            assert!(self.pools[lease.pool.index()].present, "the pool of {lease:?} is there");
+            let waits = self.parked.iter().find(|(_, parked)| {
+                use crate::park::Errand;
+                matches!(parked.ask.errand, Errand::Move(id) | Errand::Resume(id) if id == lease.id)
+            });
+            assert_eq!(lease.waits, waits.map(|(slot, _)| slot), "what {lease:?} waits for");
+            suspended += u32::from(lease.suspended);
+        }
+        assert_eq!(self.suspended, suspended, "suspended leases");
     }
 
     fn check_timers(&self) {
+        let ends: BTreeSet<_> = self.lease_ends.iter().collect();
+        let leases: BTreeSet<_> = self.leases.iter().map(|(slot, lease)| ((lease.end(), lease.id), slot)).collect();
+        assert_eq!(ends, leases, "ends of leases");
+        let ends: BTreeSet<_> = self.park_ends.iter().collect();
+        let parked: BTreeSet<_> = self.parked.iter().map(|(slot, p)| ((p.ask.until, p.id), slot)).collect();
+        assert_eq!(ends, parked, "ends of waits");
         let mut timers = BTreeSet::new();
-        timers.extend(self.leases.iter().map(|(id, lease)| (lease.expires, Timer::Lease(*id))));
-        timers.extend(self.parked.iter().map(|(id, parked)| (parked.ask.until, Timer::Park(*id))));
         timers.extend(self.sessions.iter().filter_map(|(id, s)| Some((s.grace?, Timer::Session(*id)))));
         timers.extend(self.pools.iter().filter_map(|pool| Some((pool.next_change()?, Timer::Pool(pool.id)))));
+        let overrides = &self.parties.settings.overrides;
+        timers.extend(overrides.iter().filter_map(|(key, over)| Some((over.until?, Timer::Override(*key)))));
         assert_eq!(self.timers, timers, "deadlines");
     }
 }

@@ -89,7 +89,7 @@ pub enum Input {
         lease: LeaseId,
     },
     /// A suspended lease wants a slot again: admission like an `Acquire` of the same key, org, priority, traffic and
-    /// candidates, its old member preferred, with the pool's longest park and no deadline. Answered by `Grant` with the
+    /// candidates, its old member preferred, without a deadline. Answered by `Grant` with the
     /// same lease (its time runs anew and it may move once again), or by `Shed`, after which it is suspended still. If the
     /// lease ends while this waits, and if it is not this session's, not suspended or resuming already: `Reject` with
     /// [`RejectReason::NoSuchLease`].
@@ -100,6 +100,8 @@ pub enum Input {
         request: RequestId,
         /// The lease.
         lease: LeaseId,
+        /// Longest park, if shorter than the pool's. 0: never park.
+        max_wait: Option<Duration>,
     },
     /// The kernel closed the client's socket. A request that waits is over, answered by `Reject` with
     /// [`RejectReason::ClientGone`], and never granted. A lease is announced to its holder once (`ClientGone`); if it is

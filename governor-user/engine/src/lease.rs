@@ -1,104 +1,198 @@
-//! Leases from grant to end. A lease ends exactly once: released by its holder, expired, gone with its session, or
-//! revoked. Whatever comes for an id that is not live touches nothing else.
+//! Leases from grant to end. A lease ends exactly once: released by its holder, expired, reclaimed, gone with its session,
+//! or revoked. Whatever comes for an id that is not live touches nothing else.
 
-use crate::engine::{Engine, Timer};
-use crate::id::{LeaseId, MemberId, PoolId, RequestId, SessionId};
-use crate::io::{Held, Kind, MemberNews, Output, RejectReason, RevokeReason};
-use crate::load::Holder;
-use crate::park::{Ask, Class, ParkId};
-use crate::pool::Obstacle;
+use crate::engine::Engine;
+use crate::heap::Place;
+use crate::id::{LeaseId, MemberId, PoolId, SessionId, TrafficId};
+use crate::io::{Kind, MemberNews, Output, Priority, RejectReason, RevokeReason};
+use crate::party::Holder;
+use crate::pool::Seat;
 use crate::set::SetId;
+use crate::sets::Ledger;
+use crate::slots::Slot;
 use crate::time::{Duration, Instant};
 
-/// A live lease.
+/// A live lease. There may be a hundred thousand: it is kept small.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
+    pub(crate) id: LeaseId,
     pub(crate) session: SessionId,
     pub(crate) pool: PoolId,
     pub(crate) holder: Holder,
     pub(crate) member: Option<MemberId>,
-    pub(crate) kind: Kind,
     /// Where it may run.
     pub(crate) set: SetId,
-    pub(crate) granted: Instant,
-    pub(crate) expires: Instant,
-    /// When it last moved bytes.
-    pub(crate) moved: Option<Instant>,
-    /// The end of its request's wait. A move waits no longer than what is left of it.
-    pub(crate) park_until: Instant,
-    pub(crate) deadline: Option<Instant>,
+    pub(crate) kind: Kind,
+    pub(crate) child: bool,
+    pub(crate) priority: Priority,
+    pub(crate) traffic: Option<TrafficId>,
+    pub(crate) ends_with_client: bool,
+    pub(crate) client_gone: bool,
+    /// Holds no slot.
+    pub(crate) suspended: bool,
     /// Has been moved to another member; it is not moved twice.
     pub(crate) relocated: bool,
-    /// Waits for another member.
-    pub(crate) moving: Option<ParkId>,
+    pub(crate) granted: Instant,
+    pub(crate) expires: Instant,
+    /// When it is taken back, its client being gone.
+    pub(crate) reclaimed: Moment,
+    /// When it last moved bytes.
+    pub(crate) moved: Moment,
+    /// The end of its request's wait. A move waits no longer than what is left of it.
+    pub(crate) park_until: Instant,
+    pub(crate) deadline: Moment,
+    /// The parked request by which it moves or resumes.
+    pub(crate) waits: Option<Slot>,
+    /// Where its end stands.
+    pub(crate) timer: Place,
+}
+
+/// A point in time, or never, in the size of one: the end of time is never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment(Instant);
+
+impl Moment {
+    pub(crate) const NEVER: Self = Self(Instant(u64::MAX));
+
+    pub(crate) fn get(self) -> Option<Instant> {
+        Some(self.0).filter(|_| self != Self::NEVER)
+    }
+}
+
+impl From<Option<Instant>> for Moment {
+    fn from(at: Option<Instant>) -> Self {
+        at.map_or(Self::NEVER, Self)
+    }
+}
+
+impl Lease {
+    pub(crate) fn is_ordinary(&self) -> bool {
+        self.kind == Kind::Ordinary && !self.child
+    }
+
+    /// Where it counts.
+    pub(crate) fn seat(&self) -> Seat {
+        Seat { member: self.member, holder: self.holder, traffic: self.traffic, ordinary: self.is_ordinary() }
+    }
+
+    /// When it ends by itself.
+    pub(crate) fn end(&self) -> Instant {
+        self.expires.min(self.reclaimed.0)
+    }
 }
 
 impl Engine {
-    pub(crate) fn insert_lease(&mut self, id: LeaseId, lease: Lease) {
-        self.timers.insert((lease.expires, Timer::Lease(id)));
-        self.session_leases(lease.session).insert(id);
-        self.leases.insert(id, lease);
+    /// A live lease.
+    pub(crate) fn lease(&self, id: LeaseId) -> Option<&Lease> {
+        self.leases.get(*self.lease_slots.get(&id)?)
+    }
+
+    pub(crate) fn lease_mut(&mut self, id: LeaseId) -> Option<&mut Lease> {
+        self.leases.get_mut(*self.lease_slots.get(&id)?)
+    }
+
+    /// A live lease of this session.
+    pub(crate) fn held(&mut self, session: SessionId, id: LeaseId) -> Option<&mut Lease> {
+        self.lease_mut(id).filter(|lease| lease.session == session)
+    }
+
+    /// Enters a lease, which takes over its request's set and holder, and counts it.
+    pub(crate) fn insert_lease(&mut self, lease: Lease) -> LeaseId {
+        let (id, session) = (lease.id, lease.session);
+        if lease.suspended {
+            self.suspended += 1;
+        } else {
+            self.parties.count(lease.holder);
+            self.pools[lease.pool.index()].enter(lease.seat(), &self.parties);
+        }
+        let end = lease.end();
+        let slot = self.leases.insert(lease);
+        self.lease_slots.insert(id, slot);
+        let leases = &mut self.leases;
+        self.lease_ends.insert((end, id), slot, |slot, place| leases[slot].timer = place);
+        self.hold(session, slot);
+        id
     }
 
     /// Takes a lease off every count and wakes who waits. The caller says why.
     pub(crate) fn give_back(&mut self, id: LeaseId) -> Option<Lease> {
-        let lease = self.leases.remove(&id)?;
-        self.timers.remove(&(lease.expires, Timer::Lease(id)));
-        self.session_leases(lease.session).remove(&id);
-        if let Some(parked) = lease.moving.and_then(|park| self.unpark(park)) {
-            // What it wanted to move is over: the request is answered all the same.
-            self.reject(parked.ask.session, parked.ask.request, RejectReason::NoSuchLease);
-            self.pools[parked.ask.pool.index()].sets.release(parked.ask.set);
+        let slot = *self.lease_slots.get(&id)?;
+        if let Some(waits) = self.leases[slot].waits {
+            // What it wanted is over: the request is answered all the same.
+            self.reject_parked(waits, RejectReason::NoSuchLease);
         }
-        let pool = &mut self.pools[lease.pool.index()];
-        pool.remove(lease.member, lease.holder, lease.kind);
-        pool.sets.release(lease.set);
-        pool.drain.record(self.now);
-        self.drain.record(self.now);
-        self.wake(lease.pool);
+        self.lease_slots.remove(&id);
+        let lease = self.leases.remove(slot)?;
+        let leases = &mut self.leases;
+        self.lease_ends.remove(lease.timer, |slot, place| leases[slot].timer = place);
+        self.let_go(lease.session, slot);
+        if lease.suspended {
+            self.suspended -= 1;
+        } else {
+            self.vacate(&lease);
+        }
+        self.pools[lease.pool.index()].sets.release(lease.set);
+        self.parties.release(lease.holder);
         Some(lease)
     }
 
-    fn held_by(&self, session: SessionId, lease: LeaseId) -> bool {
-        self.leases.get(&lease).is_some_and(|lease| lease.session == session)
+    /// A lease's slot comes back.
+    pub(crate) fn vacate(&mut self, lease: &Lease) {
+        self.parties.discount(lease.holder);
+        let pool = &mut self.pools[lease.pool.index()];
+        pool.leave(lease.seat(), &self.parties);
+        pool.drain.record(self.now);
+        self.drain.record(self.now);
+        self.wake(lease.pool);
     }
 
     pub(crate) fn release(&mut self, session: SessionId, id: LeaseId) {
-        if !self.held_by(session, id) {
+        if self.held(session, id).is_none() {
             self.totals.unknown += 1;
             return;
         }
         if let Some(lease) = self.give_back(id) {
-            self.pools[lease.pool.index()].service.record(self.now.since(lease.granted));
+            if !lease.suspended {
+                self.pools[lease.pool.index()].service.record(self.now.since(lease.granted));
+            }
             self.totals.released += 1;
         }
     }
 
     pub(crate) fn renew(&mut self, session: SessionId, id: LeaseId, idle: Option<Duration>) {
-        if !self.held_by(session, id) {
-            self.totals.unknown += 1;
-            let reason = RevokeReason::Unknown;
-            return self.outputs.push_back(Output::Revoke { session, lease: id, reason });
+        let now = self.now;
+        let Some(lease) = self.held(session, id) else { return self.say_unknown(session, id) };
+        if let Some(idle) = idle {
+            let moved = now.before(idle);
+            lease.moved = Moment::from(lease.moved.get().max(Some(moved)));
         }
-        let (now, expires) = (self.now, self.now.after(self.node.lease_ttl));
-        self.postpone(id, expires);
-        if let Some(lease) = self.leases.get_mut(&id)
-            && let Some(idle) = idle
-        {
-            lease.moved = lease.moved.max(Some(before(now, idle)));
-        }
+        self.postpone(id);
     }
 
-    /// Moves a lease's end. A shorter ttl by a new policy holds from the next renewal.
-    fn postpone(&mut self, id: LeaseId, expires: Instant) {
-        let Some(lease) = self.leases.get_mut(&id) else { return };
-        let earlier = std::mem::replace(&mut lease.expires, expires);
-        self.timers.remove(&(earlier, Timer::Lease(id)));
-        self.timers.insert((expires, Timer::Lease(id)));
+    /// A lease lives a ttl from now. A shorter ttl by a new policy holds from the next renewal.
+    pub(crate) fn postpone(&mut self, id: LeaseId) {
+        let expires = self.now.after(self.node.lease_ttl);
+        if let Some(lease) = self.lease_mut(id) {
+            lease.expires = expires;
+        }
+        self.reset_end(id);
     }
 
+    /// A lease's end changed.
+    pub(crate) fn reset_end(&mut self, id: LeaseId) {
+        let Some(lease) = self.lease(id) else { return };
+        let (place, end) = (lease.timer, lease.end());
+        let leases = &mut self.leases;
+        self.lease_ends.rerank(place, (end, id), |slot, place| leases[slot].timer = place);
+    }
+
+    /// A lease's time is over: its ttl, or its client's grace.
     pub(crate) fn expire(&mut self, id: LeaseId) {
-        if let Some(lease) = self.give_back(id) {
+        let Some(lease) = self.give_back(id) else { return };
+        if lease.reclaimed.get().is_some_and(|at| at <= self.now) {
+            self.totals.reclaimed += 1;
+            self.order_revoke(lease.session, id, RevokeReason::Reclaimed);
+        } else {
             self.totals.expired += 1;
             self.order_revoke(lease.session, id, RevokeReason::Expired);
         }
@@ -118,129 +212,16 @@ impl Engine {
         self.outputs.push_back(Output::Revoke { session, lease, reason });
     }
 
-    /// A member refused before the first byte: once, the lease goes to another candidate. Its key is not judged again.
-    ///
-    /// If no other has a slot the request waits in front of all others, for what is left of its first wait, and keeps
-    /// its lease (and the old member's slot) meanwhile. Re-attached work has nowhere else to go.
-    pub(crate) fn relocate(&mut self, session: SessionId, request: RequestId, id: LeaseId) {
-        if self.is_unanswered(session, request) {
-            return self.reject(session, request, RejectReason::DuplicateRequest);
-        }
-        let movable = |lease: &&Lease| lease.session == session && !lease.relocated && lease.moving.is_none();
-        let Some(lease) = self.leases.get(&id).filter(movable).cloned() else {
-            return self.reject(session, request, RejectReason::NoSuchLease);
-        };
-        self.open_session(session);
-        let pool = &mut self.pools[lease.pool.index()];
-        let ask = Ask {
-            session,
-            request,
-            pool: lease.pool,
-            holder: lease.holder,
-            kind: lease.kind,
-            class: Class::Move,
-            set: pool.intern_without(lease.set, lease.member),
-            sticky: None,
-            arrived: self.now,
-            until: lease.park_until,
-            deadline: lease.deadline,
-            lease: Some(id),
-        };
-        let pool = &self.pools[lease.pool.index()];
-        let nowhere = lease.kind == Kind::Reattach || pool.sets.get(ask.set).members.is_empty();
-        if self.bypass && !nowhere {
-            let member = pool.place_anyhow(&ask);
-            self.totals.bypassed += 1;
-            return self.grant(ask, member);
-        }
-        let judged = if nowhere && !pool.is_unlimited() { Err(Obstacle::Exhausted) } else { pool.judge(&ask) };
-        let obstacle = match judged {
-            Ok(member) => return self.grant(ask, member),
-            Err(obstacle) => obstacle,
-        };
-        let refusal = self.refusal(&ask, obstacle);
-        match self.park_refusal(&ask, refusal) {
-            None if !nowhere => self.park(ask, true),
-            refused => self.shed(ask, refused.unwrap_or(refusal)),
-        }
-    }
-
-    /// Puts a lease on the member a move found.
-    pub(crate) fn place_again(&mut self, id: LeaseId, without: SetId, member: Option<MemberId>) {
-        let Some(lease) = self.leases.get_mut(&id) else { return };
-        let pool = &mut self.pools[lease.pool.index()];
-        pool.remove(lease.member, lease.holder, lease.kind);
-        pool.add(member, lease.holder, lease.kind);
-        pool.sets.release(without);
-        (lease.member, lease.relocated) = (member, true);
-        let pool = lease.pool;
-        self.wake(pool);
+    /// Something came for a lease that is not there: its sender is told to forget it.
+    pub(crate) fn say_unknown(&mut self, session: SessionId, id: LeaseId) {
+        self.totals.unknown += 1;
+        self.order_revoke(session, id, RevokeReason::Unknown);
     }
 
     pub(crate) fn hear(&mut self, pool: PoolId, member: MemberId, news: MemberNews) {
+        let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
         let Some(known) = self.pools.get_mut(pool.index()) else { return };
-        known.hear(member, news, self.now);
+        known.hear(member, news, self.now, ledger);
         self.wake(pool);
     }
-
-    /// Takes over a lease the proxy holds already.
-    pub(crate) fn register(&mut self, held: Held) {
-        self.open_session(held.session);
-        let new = self.adopt(&held).or_else(|| self.enter(&held));
-        self.outputs.push_back(Output::Registered { session: held.session, old: held.lease, new });
-    }
-
-    /// A lease that is live, and whose session is lost or the same, goes on under its id.
-    fn adopt(&mut self, held: &Held) -> Option<LeaseId> {
-        let lease = self.leases.get(&held.lease).filter(|lease| lease.pool == held.pool)?;
-        let from = lease.session;
-        if from != held.session && !self.is_lost(from) {
-            return None;
-        }
-        if from != held.session {
-            self.session_leases(from).remove(&held.lease);
-            self.session_leases(held.session).insert(held.lease);
-            self.leases.get_mut(&held.lease)?.session = held.session;
-        }
-        self.postpone(held.lease, self.now.after(self.node.lease_ttl));
-        Some(held.lease)
-    }
-
-    /// A lease of an earlier life gets a new id. It runs whether there is room or not.
-    fn enter(&mut self, held: &Held) -> Option<LeaseId> {
-        let pool = self.pools.get_mut(held.pool.index()).filter(|pool| pool.present)?;
-        if held.kind == Kind::Exempt {
-            return None;
-        }
-        let member = held.member.filter(|member| pool.present_member(*member).is_some());
-        pool.add(member, held.key, held.kind);
-        let set = pool.intern(Vec::new());
-        let granted = before(self.now, held.age);
-        let park_until = granted.after(pool.policy.max_wait);
-        let id = LeaseId(self.lease_ids.next());
-        self.insert_lease(
-            id,
-            Lease {
-                session: held.session,
-                pool: held.pool,
-                holder: held.key,
-                member,
-                kind: held.kind,
-                set,
-                granted,
-                expires: self.now.after(self.node.lease_ttl),
-                moved: None,
-                park_until,
-                deadline: None,
-                relocated: false,
-                moving: None,
-            },
-        );
-        Some(id)
-    }
-}
-
-/// `at − by`, not before the clock's zero.
-fn before(at: Instant, by: Duration) -> Instant {
-    Instant::ZERO.after(at.since(Instant::ZERO).saturating_sub(by))
 }

@@ -6,27 +6,42 @@
 #![forbid(unsafe_code)]
 
 mod admit;
+mod answer;
+mod caps;
+mod chain;
 mod class;
 mod demand;
 mod engine;
+mod entitle;
+mod heap;
 pub mod id;
 mod invariants;
 pub mod io;
+mod judge;
+mod lane;
 mod lease;
-mod load;
 mod lookup;
 mod member;
+mod nested;
+mod overload;
 mod park;
+mod party;
 pub mod policy;
 mod pool;
 mod reload;
+mod relocate;
 mod retry;
 mod session;
 mod set;
+mod sets;
 mod share;
+mod slots;
 pub mod snapshot;
+mod suspend;
+mod table;
 pub mod time;
 mod traffic;
 mod view;
+mod wake;
 
 pub use engine::Engine;

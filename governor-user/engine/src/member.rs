@@ -9,7 +9,6 @@
 //!
 //! Reports only extend a cool-down. Nothing a running stream does ends one.
 
-use crate::load::Load;
 use crate::policy::{MemberPolicy, PoolPolicy};
 use crate::snapshot::MemberState;
 use crate::time::Instant;
@@ -21,7 +20,7 @@ pub(crate) struct Member {
     /// In the policy now. One that left keeps its index and its running leases.
     pub(crate) present: bool,
     /// Leases on it, of every kind.
-    pub(crate) load: Load,
+    pub(crate) in_flight: u32,
     /// Takes requests, and counts in C and T. Kept by `Pool::refresh`.
     pub(crate) open: bool,
     rate_limited: Option<Instant>,
@@ -30,7 +29,7 @@ pub(crate) struct Member {
 
 impl Member {
     pub(crate) fn new(policy: MemberPolicy) -> Self {
-        Self { policy, present: true, load: Load::default(), open: false, rate_limited: None, overloaded: None }
+        Self { policy, present: true, in_flight: 0, open: false, rate_limited: None, overloaded: None }
     }
 
     /// Slots for ordinary requests: `max(1, slots − reserve)`, so that a reserve as large as the member leaves it one

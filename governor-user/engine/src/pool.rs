@@ -1,19 +1,20 @@
-//! One pool: its members, what is in flight on them, its candidate sets. Answers "where could this go" and keeps every
-//! count in one place. Knows no sessions, no leases and no time but the `now` it is given.
+//! One pool: its members, what is in flight on them, its candidate sets and kinds of traffic. Keeps every count of the
+//! pool in one place. Knows no sessions, makes no decision, and no time but the `now` it is given.
 
 use std::collections::BTreeMap;
 
-use crate::demand::Demand;
-use crate::id::{KeyId, MemberId, PoolId};
-use crate::io::{Kind, MemberNews, Reason};
-use crate::load::{Holder, Load};
+use crate::id::{MemberId, PoolId, TrafficId};
+use crate::io::{MemberNews, Reason};
 use crate::member::Member;
-use crate::park::{Ask, Class};
-use crate::policy::{FairShare, Mode, PoolPolicy};
-use crate::retry::{self, DrainMeter, TypicalService, VirtualQueue};
-use crate::set::{CandidateSet, SetId, Sets};
-use crate::share::{self, Standing};
-use crate::time::{Duration, Instant};
+use crate::park::{Ask, ParkId};
+use crate::party::{Holder, Parties, PartyId};
+use crate::policy::{FairShare, PoolPolicy};
+use crate::retry::{DrainMeter, TypicalService, VirtualQueue};
+use crate::set::SetId;
+use crate::sets::{Ledger, PoolLedger, Sets};
+use crate::slots::Slot;
+use crate::table::Table;
+use crate::time::Instant;
 use crate::traffic::Traffic;
 
 /// One pool.
@@ -28,16 +29,24 @@ pub(crate) struct Pool {
     /// Members in policy order.
     pub(crate) order: Vec<MemberId>,
     pub(crate) traffic: Traffic,
-    /// Leases on no member.
-    pub(crate) unplaced: Load,
     pub(crate) sets: Sets,
     /// Parked requests, those that move included.
     pub(crate) parked: u32,
-    pub(crate) parked_by_key: BTreeMap<KeyId, u32>,
+    pub(crate) parked_by_key: Table<PartyId, u32>,
     pub(crate) drain: DrainMeter,
     pub(crate) queue: VirtualQueue,
     pub(crate) service: TypicalService,
     pub(crate) counters: Counters,
+}
+
+/// Where a lease counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    pub(crate) member: Option<MemberId>,
+    pub(crate) holder: Holder,
+    pub(crate) traffic: Option<TrafficId>,
+    /// It went through the ordinary door: it is neither re-attached nor a child.
+    pub(crate) ordinary: bool,
 }
 
 /// What happened in a pool since the engine was made.
@@ -50,41 +59,28 @@ pub(crate) struct Counters {
     pub(crate) would_have: BTreeMap<Reason, (u64, u64)>,
 }
 
-/// What keeps a request from going ahead now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Obstacle {
-    /// It is over its fair share.
-    OverShare,
-    /// No candidate has a slot.
-    Exhausted,
-    /// Every candidate cools after a 429; the first is back then.
-    AllCooling(Instant),
-}
-
 impl Pool {
-    pub(crate) fn new(id: PoolId, policy: PoolPolicy, now: Instant) -> Self {
-        let mut pool = Self {
+    /// A pool without members; [`Self::obey`] gives it some.
+    pub(crate) fn new(id: PoolId, name: &str) -> Self {
+        Self {
             id,
-            policy: PoolPolicy { members: Vec::new(), ..policy.clone() },
+            policy: PoolPolicy { name: name.to_owned(), ..PoolPolicy::default() },
             present: false,
             members: Vec::new(),
             order: Vec::new(),
             traffic: Traffic::default(),
-            unplaced: Load::default(),
             sets: Sets::new(),
             parked: 0,
-            parked_by_key: BTreeMap::new(),
+            parked_by_key: Table::default(),
             drain: DrainMeter::default(),
             queue: VirtualQueue::default(),
             service: TypicalService::default(),
             counters: Counters::default(),
-        };
-        pool.obey(policy, now);
-        pool
+        }
     }
 
     /// Takes a new policy. Members keep their index by name, their leases and their cool-downs.
-    pub(crate) fn obey(&mut self, policy: PoolPolicy, now: Instant) {
+    pub(crate) fn obey(&mut self, policy: PoolPolicy, now: Instant, ledger: Ledger<'_>) {
         self.present = true;
         for member in &mut self.members {
             member.present = false;
@@ -105,7 +101,14 @@ impl Pool {
         everybody.sort_unstable();
         self.sets.set_everybody(everybody);
         self.open_members(now);
-        self.sets.recount_all(&self.members, &self.unplaced);
+        self.rebuild(ledger);
+    }
+
+    /// Counts everything anew: the policy changed, or what somebody is entitled to.
+    pub(crate) fn rebuild(&mut self, ledger: Ledger<'_>) {
+        let by_org = matches!(self.policy.fair_share, FairShare::MaxMin { .. });
+        let (pool, members, traffic) = (self.id, &self.members, &self.traffic);
+        self.sets.rebuild(by_org, PoolLedger { ledger, pool, members, traffic });
     }
 
     pub(crate) fn member(&self, id: MemberId) -> Option<&Member> {
@@ -130,69 +133,93 @@ impl Pool {
     }
 
     /// Interns the candidates of a request; empty means every member.
-    pub(crate) fn intern(&mut self, candidates: Vec<MemberId>) -> SetId {
+    pub(crate) fn intern(&mut self, candidates: Vec<MemberId>, ledger: Ledger<'_>) -> SetId {
         if candidates.is_empty() {
             self.sets.retain(SetId::EVERYBODY);
             return SetId::EVERYBODY;
         }
-        self.sets.intern(candidates, &self.members, &self.unplaced)
+        self.intern_named(candidates, ledger)
     }
 
     /// The same candidates without one.
-    pub(crate) fn intern_without(&mut self, set: SetId, member: Option<MemberId>) -> SetId {
+    pub(crate) fn intern_without(&mut self, set: SetId, member: Option<MemberId>, ledger: Ledger<'_>) -> SetId {
         let others = self.sets.get(set).members.iter().copied().filter(|id| Some(*id) != member).collect();
-        self.sets.intern(others, &self.members, &self.unplaced)
+        self.intern_named(others, ledger)
+    }
+
+    fn intern_named(&mut self, candidates: Vec<MemberId>, ledger: Ledger<'_>) -> SetId {
+        let (pool, members, traffic) = (self.id, &self.members, &self.traffic);
+        self.sets.intern(candidates, PoolLedger { ledger, pool, members, traffic })
     }
 
     /// Counts a lease in.
-    pub(crate) fn add(&mut self, member: Option<MemberId>, holder: Holder, kind: Kind) {
-        self.change(member, |load| load.add(holder, kind), holder, Demand::add);
-    }
-
-    /// Counts a lease out.
-    pub(crate) fn remove(&mut self, member: Option<MemberId>, holder: Holder, kind: Kind) {
-        self.change(member, |load| load.remove(holder, kind), holder, Demand::remove);
-    }
-
-    fn change(
-        &mut self,
-        member: Option<MemberId>,
-        change: impl Fn(&mut Load) -> u32,
-        holder: Holder,
-        wanted: fn(&mut Demand, KeyId),
-    ) {
-        let open = match member {
-            Some(id) => {
-                let member = &mut self.members[id.index()];
-                change(&mut member.load);
-                member.open
-            }
-            None => {
-                change(&mut self.unplaced);
-                true
-            }
-        };
-        if open {
-            self.sets.change(member, holder, change, wanted);
+    pub(crate) fn enter(&mut self, seat: Seat, parties: &Parties) {
+        self.traffic.change(seat.traffic, |leases| *leases += 1);
+        if let Some(member) = seat.member {
+            self.members[member.index()].in_flight += 1;
+        }
+        if self.counts(seat.member) {
+            self.sets.enter(seat.member, seat.holder, seat.ordinary, parties);
         }
     }
 
+    /// Counts a lease out.
+    pub(crate) fn leave(&mut self, seat: Seat, parties: &Parties) {
+        self.traffic.change(seat.traffic, |leases| *leases -= 1);
+        if let Some(member) = seat.member {
+            self.members[member.index()].in_flight -= 1;
+        }
+        if self.counts(seat.member) {
+            self.sets.leave(seat.member, seat.holder, seat.ordinary, parties);
+        }
+    }
+
+    /// Leases on a member that takes requests count in T, and those on no member.
+    fn counts(&self, member: Option<MemberId>) -> bool {
+        member.is_none_or(|member| self.members[member.index()].open)
+    }
+
+    /// A request begins to wait.
+    pub(crate) fn park(&mut self, slot: Slot, park: ParkId, ask: &Ask, parties: &Parties) {
+        self.parked += 1;
+        self.counters.parked += 1;
+        if let Some(key) = ask.holder.key {
+            *self.parked_by_key.entry(key) += 1;
+        }
+        self.sets.park(slot, park, ask, &self.traffic, parties);
+    }
+
+    /// A request waits no longer.
+    pub(crate) fn unpark(&mut self, slot: Slot, ask: &Ask, parties: &Parties) {
+        self.parked -= 1;
+        if let Some(key) = ask.holder.key
+            && let Some(count) = self.parked_by_key.get_mut(&key)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.parked_by_key.remove(&key);
+            }
+        }
+        self.sets.unpark(slot, ask, &self.traffic, parties);
+    }
+
     /// News about a member. Those who wait may be able to go afterwards.
-    pub(crate) fn hear(&mut self, member: MemberId, news: MemberNews, now: Instant) {
+    pub(crate) fn hear(&mut self, member: MemberId, news: MemberNews, now: Instant, ledger: Ledger<'_>) {
         let Some(member) = self.members.get_mut(member.index()) else { return };
         match news {
             MemberNews::RateLimited { until } => member.rate_limit(until, now, &self.policy),
             MemberNews::Overloaded => member.overload(now, &self.policy),
             MemberNews::Up => member.recover(),
         }
-        self.refresh(now);
+        self.refresh(now, ledger);
     }
 
     /// Brings cool-downs up to `now` and recounts what they changed.
-    pub(crate) fn refresh(&mut self, now: Instant) {
+    pub(crate) fn refresh(&mut self, now: Instant, ledger: Ledger<'_>) {
         let changed = self.open_members(now);
         if !changed.is_empty() {
-            self.sets.recount(&changed, &self.members, &self.unplaced);
+            let (pool, members, traffic) = (self.id, &self.members, &self.traffic);
+            self.sets.recount_members(&changed, PoolLedger { ledger, pool, members, traffic });
         }
     }
 
@@ -225,115 +252,5 @@ impl Pool {
             }
         }
         changed
-    }
-
-    /// How a request stands with the fair-share rule.
-    pub(crate) fn standing(&self, set: SetId, holder: Holder) -> Standing {
-        self.standing_in(self.sets.get(set), holder)
-    }
-
-    fn standing_in(&self, set: &CandidateSet, holder: Holder) -> Standing {
-        let (rule, least) = (self.policy.fair_share, self.policy.min_guarantee);
-        share::judge(rule, least, set.capacity, &set.load, &set.demand, holder)
-    }
-
-    /// `max-min` acts.
-    fn is_max_min(&self) -> bool {
-        matches!(self.policy.fair_share, FairShare::MaxMin { .. }) && self.policy.mode == Mode::Enforce
-    }
-
-    /// What a request refused by its share has to wait at least, when leases end `interval` apart (A23).
-    pub(crate) fn least_wait(&self, ask: &Ask, reason: Reason, interval: Option<Duration>) -> Duration {
-        match interval {
-            Some(interval) if reason == Reason::FairShare => {
-                let set = self.sets.get(ask.set);
-                let standing = self.standing_in(set, ask.holder);
-                let until_below = (standing.key_in_flight + 1).saturating_sub(standing.share);
-                let own = (standing.key_in_flight, set.load.total());
-                retry::until_fair(interval, until_below, own, standing.until_loose)
-            }
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// The fair-share rule stands in the way of this holder, and acts.
-    fn is_over_share(&self, set: &CandidateSet, class: Class, holder: Holder) -> bool {
-        class == Class::Keyed && self.policy.mode == Mode::Enforce && !self.standing_in(set, holder).admitted
-    }
-
-    /// Judges a request by the fair share and then by its members' slots: the member it may have (none in a pool without
-    /// a gate), or what is in its way.
-    pub(crate) fn judge(&self, ask: &Ask) -> Result<Option<MemberId>, Obstacle> {
-        let set = self.sets.get(ask.set);
-        if self.is_over_share(set, ask.class, ask.holder) {
-            return Err(Obstacle::OverShare);
-        }
-        self.place(set, ask.class, ask.sticky)
-            .ok_or_else(|| self.all_cooling(set).map_or(Obstacle::Exhausted, Obstacle::AllCooling))
-    }
-
-    /// Whether the head of a lane could go ahead; where is not yet said.
-    pub(crate) fn lane_can_go(&self, set: &CandidateSet, class: Class, holder: Holder) -> bool {
-        !self.is_over_share(set, class, holder) && self.place(set, class, None).is_some()
-    }
-
-    /// A member with a slot for this kind of work: the sticky one, else the least loaded by fraction of its ordinary
-    /// slots, ties to the lower index.
-    ///
-    /// Ordinary work needs room twice: on the member (all its leases count, so the reserve stays free), and in the set
-    /// (ordinary leases below C; under `max-min`, all leases). The second matters after a shrink or a re-registration only: then nothing is granted
-    /// until it fits. A move is no new lease and needs room on the member alone. Re-attached work has one candidate and
-    /// may fill it.
-    fn place(&self, set: &CandidateSet, class: Class, sticky: Option<MemberId>) -> Option<Option<MemberId>> {
-        if self.is_unlimited() {
-            return Some(None);
-        }
-        let has_room = |id: &MemberId| {
-            let member = &self.members[id.index()];
-            let slots = if class == Class::Reattach { member.policy.slots } else { member.ordinary_slots() };
-            member.open && member.load.total() < slots
-        };
-        if matches!(class, Class::Keyless | Class::Keyed) && set.load.ordinary() >= set.capacity {
-            return None;
-        }
-        if class == Class::Keyed && self.is_max_min() && set.load.total() >= set.capacity {
-            return None;
-        }
-        sticky
-            .filter(|id| set.contains(*id) && has_room(id))
-            .or_else(|| self.least_loaded(set.members.iter().copied().filter(has_room)))
-            .map(Some)
-    }
-
-    /// Where a request goes while bypass is on: like [`Self::place`], but somebody always takes it.
-    pub(crate) fn place_anyhow(&self, ask: &Ask) -> Option<MemberId> {
-        let set = self.sets.get(ask.set);
-        self.place(set, ask.class, ask.sticky).unwrap_or_else(|| {
-            let present = set.members.iter().copied().filter(|id| self.members[id.index()].present);
-            let open = present.clone().filter(|id| self.members[id.index()].open);
-            self.least_loaded(open).or_else(|| self.least_loaded(present))
-        })
-    }
-
-    fn least_loaded(&self, candidates: impl Iterator<Item = MemberId>) -> Option<MemberId> {
-        let fraction = |id: &MemberId| {
-            let member = &self.members[id.index()];
-            (u64::from(member.load.total()), u64::from(member.ordinary_slots().max(1)))
-        };
-        candidates.min_by(|a, b| {
-            let ((a_held, a_slots), (b_held, b_slots)) = (fraction(a), fraction(b));
-            (a_held * b_slots).cmp(&(b_held * a_slots)).then(a.cmp(b))
-        })
-    }
-
-    /// When the first candidate is back, if all that could take requests cool after a 429.
-    fn all_cooling(&self, set: &CandidateSet) -> Option<Instant> {
-        let mut earliest: Option<Instant> = None;
-        for member in set.members.iter().map(|id| &self.members[id.index()]).filter(|member| member.usable()) {
-            member.rate_limited_until().filter(|_| !member.open)?;
-            let back = member.cooling_until()?;
-            earliest = Some(earliest.map_or(back, |earliest| earliest.min(back)));
-        }
-        earliest
     }
 }

@@ -1,12 +1,15 @@
 //! A new policy, all or nothing. Pools and members keep their index by name; no lease is cut but those of a pool that
-//! is no longer there.
+//! is no longer there. What keys and orgs are entitled to changes in the same step.
 
 use crate::engine::Engine;
-use crate::id::{LeaseId, PoolId};
+use crate::id::{ClassId, KeyId, LeaseId, OrgId, PoolId};
 use crate::io::{RejectReason, RevokeReason};
 use crate::park::ParkId;
+use crate::party::Holder;
 use crate::policy::Policy;
 use crate::pool::Pool;
+use crate::sets::Ledger;
+use crate::slots::Slot;
 
 impl Engine {
     pub(crate) fn change_policy(&mut self, policy: Policy) {
@@ -20,19 +23,20 @@ impl Engine {
     /// Takes a policy that was checked.
     pub(crate) fn obey(&mut self, policy: Policy) {
         self.node = policy.node;
-        self.classes.obey(policy.classes);
+        self.parties.classes.obey(policy.classes, self.node.default_class.as_deref());
+        self.parties.settings.obey(&policy.keys, &policy.orgs);
+        self.parties.entitle_all();
         let mut gone: Vec<PoolId> = std::mem::take(&mut self.order);
         for wanted in policy.pools {
             let known = self.pools.iter().position(|pool| pool.policy.name == wanted.name);
             let index = known.unwrap_or(self.pools.len());
             let id = PoolId(u32::try_from(index).expect("pools are fewer than names fit in memory"));
-            match self.pools.get_mut(index) {
-                Some(pool) => pool.obey(wanted, self.now),
-                None => {
-                    self.pools.push(Pool::new(id, wanted, self.now));
-                    self.pool_timers.push(None);
-                }
+            if known.is_none() {
+                self.pools.push(Pool::new(id, &wanted.name));
+                self.pool_timers.push(None);
             }
+            let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
+            self.pools[index].obey(wanted, self.now, ledger);
             gone.retain(|pool| *pool != id);
             self.order.push(id);
             self.wake(id);
@@ -41,26 +45,55 @@ impl Engine {
         for pool in gone {
             self.close_pool(pool);
         }
+        self.order_queues();
     }
 
     /// A pool left the policy: its requests can never be valid again, its leases count nowhere.
     fn close_pool(&mut self, id: PoolId) {
         self.pools[id.index()].present = false;
-        let leases: Vec<LeaseId> =
-            self.leases.iter().filter(|(_, lease)| lease.pool == id).map(|(lease, _)| *lease).collect();
+        let of_pool = self.leases.iter().map(|(_, lease)| lease).filter(|lease| lease.pool == id);
+        let mut leases: Vec<LeaseId> = of_pool.map(|lease| lease.id).collect();
+        leases.sort_unstable();
         for lease in leases {
             if let Some(ended) = self.give_back(lease) {
                 self.totals.revoked += 1;
                 self.order_revoke(ended.session, lease, RevokeReason::PoolGone);
             }
         }
-        let parked: Vec<ParkId> =
-            self.parked.iter().filter(|(_, parked)| parked.ask.pool == id).map(|(park, _)| *park).collect();
-        for park in parked {
-            if let Some(parked) = self.unpark(park) {
-                self.reject(parked.ask.session, parked.ask.request, RejectReason::UnknownPool);
-                self.pools[id.index()].sets.release(parked.ask.set);
-            }
+        let of_pool = self.parked.iter().filter(|(_, parked)| parked.ask.pool == id);
+        let mut parked: Vec<(ParkId, Slot)> = of_pool.map(|(slot, parked)| (parked.id, slot)).collect();
+        parked.sort_unstable();
+        for (_, slot) in parked {
+            self.reject_parked(slot, RejectReason::UnknownPool);
         }
+    }
+
+    /// A holder of these names, referenced once more, whose class is the one its request names. If that changes what it
+    /// is entitled to while it holds or awaits something, who waits is served on the new terms first.
+    pub(crate) fn meet(&mut self, key: Option<KeyId>, org: Option<OrgId>, class: Option<ClassId>) -> Holder {
+        let holder = self.parties.hold(key, org);
+        let Some(party) = holder.classed() else { return holder };
+        let changes = self.parties.would_change(party, class) && self.parties.get(party).counted > 0;
+        self.parties.name_class(party, class);
+        if changes {
+            self.rebuild_pools();
+            self.settle();
+        }
+        holder
+    }
+
+    /// What a key is entitled to changed.
+    pub(crate) fn entitle_key(&mut self, key: KeyId) {
+        if let Some(party) = self.parties.find_key(key) {
+            self.parties.entitle_again(party);
+            self.rebuild_pools();
+        }
+    }
+
+    /// Counts and orders everything anew, and wakes who waits.
+    fn rebuild_pools(&mut self) {
+        let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
+        self.pools.iter_mut().filter(|pool| pool.present).for_each(|pool| pool.rebuild(ledger));
+        self.wake_all();
     }
 }

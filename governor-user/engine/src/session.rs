@@ -9,19 +9,21 @@
 //!                                               (none): its leases return in this step
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use crate::chain::Chain;
 use crate::engine::{Engine, Timer};
 use crate::id::{LeaseId, RequestId, SessionId};
-use crate::park::ParkId;
+use crate::slots::Slot;
 use crate::time::Instant;
 
 /// A session the engine knows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Session {
-    pub(crate) leases: BTreeSet<LeaseId>,
+    /// Its leases, in the order it came to hold them.
+    pub(crate) leases: Chain,
+    pub(crate) held: u32,
     /// Unanswered requests: all are parked, the others are answered in the step they come in.
-    pub(crate) parked: BTreeMap<RequestId, ParkId>,
+    pub(crate) parked: Chain,
+    pub(crate) waiting: u32,
     /// When its grace ends, if its connection is lost.
     pub(crate) grace: Option<Instant>,
 }
@@ -51,7 +53,9 @@ impl Engine {
     /// The process is gone: everything it held returns before anybody is woken.
     pub(crate) fn end_session(&mut self, id: SessionId) {
         self.drop_requests(id);
-        let held = self.sessions.get_mut(&id).map(|session| std::mem::take(&mut session.leases)).unwrap_or_default();
+        let Some(session) = self.sessions.get(&id) else { return };
+        let mut held: Vec<LeaseId> = self.lease_links.iter(session.leases).map(|slot| self.leases[slot].id).collect();
+        held.sort_unstable();
         for lease in held {
             self.give_back(lease);
             self.totals.session_gone += 1;
@@ -63,33 +67,19 @@ impl Engine {
 
     /// A request is withdrawn while it waits. Nothing is answered, no lease is touched.
     pub(crate) fn cancel(&mut self, session: SessionId, request: RequestId) {
-        let park = self.sessions.get(&session).and_then(|session| session.parked.get(&request)).copied();
-        if let Some(park) = park {
-            self.vanish(park);
+        if let Some(slot) = self.parked_slot(session, request) {
+            self.vanish(slot);
         }
     }
 
     pub(crate) fn set_bypass(&mut self, on: bool) {
         self.bypass = on;
-        for pool in self.order.clone() {
-            self.wake(pool);
-        }
+        self.wake_all();
     }
 
     fn drop_requests(&mut self, id: SessionId) {
-        let parked: Vec<_> =
-            self.sessions.get(&id).map(|session| session.parked.values().copied().collect()).unwrap_or_default();
-        for park in parked {
-            self.vanish(park);
-        }
-    }
-
-    /// A parked request is no more.
-    pub(crate) fn vanish(&mut self, park: ParkId) {
-        if let Some(parked) = self.unpark(park) {
-            let pool = parked.ask.pool;
-            self.pools[pool.index()].sets.release(parked.ask.set);
-            self.wake(pool);
+        while let Some(slot) = self.sessions.get(&id).and_then(|session| session.parked.first()) {
+            self.vanish(slot);
         }
     }
 
@@ -98,20 +88,26 @@ impl Engine {
     }
 
     pub(crate) fn is_unanswered(&self, session: SessionId, request: RequestId) -> bool {
-        self.sessions.get(&session).is_some_and(|session| session.parked.contains_key(&request))
+        self.parked_slot(session, request).is_some()
     }
 
-    pub(crate) fn session_leases(&mut self, id: SessionId) -> &mut BTreeSet<LeaseId> {
-        &mut self.sessions.entry(id).or_default().leases
+    /// Where a session's request waits.
+    pub(crate) fn parked_slot(&self, session: SessionId, request: RequestId) -> Option<Slot> {
+        self.requests.get(&(session, request)).copied()
     }
 
-    pub(crate) fn note_parked(&mut self, session: SessionId, request: RequestId, park: ParkId) {
-        self.sessions.entry(session).or_default().parked.insert(request, park);
+    /// A lease becomes a session's.
+    pub(crate) fn hold(&mut self, id: SessionId, lease: Slot) {
+        let session = self.sessions.entry(id).or_default();
+        self.lease_links.append(&mut session.leases, lease);
+        session.held += 1;
     }
 
-    pub(crate) fn forget_parked(&mut self, session: SessionId, request: RequestId) {
-        if let Some(session) = self.sessions.get_mut(&session) {
-            session.parked.remove(&request);
+    /// A lease is a session's no longer.
+    pub(crate) fn let_go(&mut self, id: SessionId, lease: Slot) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            self.lease_links.remove(&mut session.leases, lease);
+            session.held -= 1;
         }
     }
 }

@@ -1,25 +1,32 @@
-//! Statistics per distinct candidate set: C, T, who holds how many, who waits. Sets are interned, because most requests
-//! name the same few; a set nobody refers to is kept for a while and then forgotten, so that a client that names a new
-//! set each time costs work and not memory.
-
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+//! One candidate set: C, T, who holds and wants how many over its members, who waits for them. Counts change by one
+//! lease or one parked request at a time, and an entry is gone when it reaches 0. Knows no limits.
 
 use crate::demand::Demand;
-use crate::id::{KeyId, MemberId};
-use crate::load::{Holder, Load};
-use crate::member::Member;
-use crate::park::{Class, Lane, ParkId};
+use crate::id::MemberId;
+use crate::lane::{Lane, LaneKey, Rank, Stand, Standings};
+use crate::park::{Ask, Class, ParkId};
+use crate::party::{Holder, Parties, PartyId};
+use crate::slots::Slot;
+use crate::table::Table;
 
-/// Unreferenced sets kept warm per pool.
-const IDLE_SETS: usize = 64;
+/// Lanes nobody stands in are kept at hand up to this many.
+const IDLE_LANES: usize = 8;
 
 /// A candidate set of one pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct SetId(usize);
+pub(crate) struct SetId(pub(crate) Slot);
 
 impl SetId {
     /// Every member of the pool.
     pub(crate) const EVERYBODY: Self = Self(0);
+}
+
+/// What one party has over a candidate set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) in_flight: u32,
+    /// In flight and parked; kept where the rule asks for it, for whom shares are for.
+    pub(crate) wanted: u32,
 }
 
 /// One candidate set.
@@ -29,17 +36,25 @@ pub(crate) struct CandidateSet {
     pub(crate) members: Vec<MemberId>,
     /// C: ordinary slots of the open members.
     pub(crate) capacity: u32,
-    /// What counts in T: leases on open members, and leases on no member.
-    pub(crate) load: Load,
-    /// What keys want here: what counts in T, and what is parked on candidates that meet these.
+    /// T: leases on open members, and leases on no member.
+    pub(crate) total: u32,
+    /// Of those, the ones that went through the ordinary door.
+    pub(crate) ordinary: u32,
+    /// Of those, the ones without a key.
+    pub(crate) keyless: u32,
+    /// Keys with at least one.
+    pub(crate) active_keys: u32,
+    of: Table<PartyId, Counts>,
+    /// What everybody wants here: what counts in T, and what is parked on candidates that meet these.
     pub(crate) demand: Demand,
-    lanes: [Lane; 4],
-    references: u32,
+    lanes: Vec<Lane>,
+    pub(crate) references: u32,
 }
 
 impl CandidateSet {
-    pub(crate) fn lane(&self, class: Class) -> &Lane {
-        &self.lanes[class as usize]
+    /// The set of these members, referenced once, with nothing counted yet.
+    pub(crate) fn of(members: Vec<MemberId>) -> Self {
+        Self { members, references: 1, ..Self::default() }
     }
 
     pub(crate) fn contains(&self, member: MemberId) -> bool {
@@ -51,235 +66,170 @@ impl CandidateSet {
         self.members.iter().any(|member| other.binary_search(member).is_ok())
     }
 
-    fn has_waiters(&self) -> bool {
-        self.lanes.iter().any(|lane| !lane.is_empty())
+    pub(crate) fn counts(&self, party: PartyId) -> Counts {
+        self.of.get(&party).copied().unwrap_or_default()
     }
 
-    fn reposition(&mut self, holder: Holder, in_flight: u32) {
-        for class in [Class::Reattach, Class::Keyless, Class::Keyed] {
-            self.lanes[class as usize].reposition(holder, in_flight);
-        }
-    }
-}
-
-/// The candidate sets of one pool.
-#[derive(Clone, Debug)]
-pub(crate) struct Sets {
-    slots: Vec<Option<CandidateSet>>,
-    by_members: BTreeMap<Vec<MemberId>, SetId>,
-    /// Unreferenced, longest unused first.
-    idle: VecDeque<SetId>,
-    waiting: BTreeSet<SetId>,
-}
-
-impl Sets {
-    pub(crate) fn new() -> Self {
-        let everybody = CandidateSet { references: 1, ..CandidateSet::default() };
-        Self {
-            slots: vec![Some(everybody)],
-            by_members: BTreeMap::new(),
-            idle: VecDeque::new(),
-            waiting: BTreeSet::new(),
-        }
+    /// In flight of a key, or of all without one.
+    pub(crate) fn in_flight(&self, key: Option<PartyId>) -> u32 {
+        key.map_or(self.keyless, |key| self.counts(key).in_flight)
     }
 
-    pub(crate) fn get(&self, id: SetId) -> &CandidateSet {
-        self.slots[id.0].as_ref().expect("a set is dropped only when nothing refers to it")
+    /// Parties that have anything here. For checks.
+    pub(crate) fn parties(&self) -> usize {
+        self.of.len()
     }
 
-    fn get_mut(&mut self, id: SetId) -> &mut CandidateSet {
-        self.slots[id.0].as_mut().expect("a set is dropped only when nothing refers to it")
+    /// Lanes in which somebody waits.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.iter().filter(|lane| !lane.is_empty())
     }
 
-    /// The set of these members, referenced once more. `members` may be unsorted and repeat itself.
-    pub(crate) fn intern(&mut self, mut members: Vec<MemberId>, of: &[Member], unplaced: &Load) -> SetId {
-        members.sort_unstable();
-        members.dedup();
-        if let Some(id) = self.by_members.get(&members) {
-            let id = *id;
-            let set = self.get_mut(id);
-            set.references += 1;
-            if set.references == 1 {
-                self.idle.retain(|idle| *idle != id);
-            }
-            return id;
-        }
-        let id = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
-        if id == self.slots.len() {
-            self.slots.push(None);
-        }
-        self.by_members.insert(members.clone(), SetId(id));
-        let mut set = CandidateSet { members, references: 1, ..CandidateSet::default() };
-        recount(&mut set, of, unplaced);
-        self.slots[id] = Some(set);
-        self.recount_demand(SetId(id));
-        SetId(id)
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.lanes().next().is_some()
     }
 
-    /// One more reference to a set that is referenced.
-    pub(crate) fn retain(&mut self, id: SetId) {
-        self.get_mut(id).references += 1;
-    }
-
-    /// One reference less.
-    pub(crate) fn release(&mut self, id: SetId) {
-        let set = self.get_mut(id);
-        set.references -= 1;
-        if set.references > 0 {
+    /// One lease more. `by_org`: shares are for orgs, and what they want counts.
+    pub(crate) fn enter(&mut self, holder: Holder, ordinary: bool, by_org: bool, parties: &Parties) {
+        self.total += 1;
+        self.ordinary += u32::from(ordinary);
+        let Some(key) = holder.key else {
+            self.keyless += 1;
             return;
-        }
-        self.idle.push_back(id);
-        if self.idle.len() > IDLE_SETS
-            && let Some(oldest) = self.idle.pop_front()
-            && let Some(set) = self.slots[oldest.0].take()
-        {
-            self.by_members.remove(&set.members);
+        };
+        let of_key = self.of.entry(key);
+        of_key.in_flight += 1;
+        self.active_keys += u32::from(of_key.in_flight == 1);
+        if by_org {
+            let unit = holder.org.unwrap_or(key);
+            if unit != key {
+                self.of.entry(unit).in_flight += 1;
+            }
+            self.want(unit, parties);
         }
     }
 
-    /// Members that came or left change the meaning of "every member".
-    pub(crate) fn set_everybody(&mut self, members: Vec<MemberId>) {
-        self.get_mut(SetId::EVERYBODY).members = members;
-    }
-
-    /// Counts from scratch those sets that hold one of `changed`.
-    pub(crate) fn recount(&mut self, changed: &[MemberId], of: &[Member], unplaced: &Load) {
-        for set in self.slots.iter_mut().flatten() {
-            if changed.iter().any(|member| set.contains(*member)) {
-                recount(set, of, unplaced);
+    /// One lease less.
+    pub(crate) fn leave(&mut self, holder: Holder, ordinary: bool, by_org: bool, parties: &Parties) {
+        self.total -= 1;
+        self.ordinary -= u32::from(ordinary);
+        let Some(key) = holder.key else {
+            self.keyless -= 1;
+            return;
+        };
+        if by_org {
+            let unit = holder.org.unwrap_or(key);
+            self.unwant(unit, parties);
+            if unit != key {
+                self.change(unit, |of| of.in_flight -= 1);
             }
         }
-        for id in 0..self.slots.len() {
-            if self.slots[id].as_ref().is_some_and(|set| changed.iter().any(|member| set.contains(*member))) {
-                self.recount_demand(SetId(id));
-            }
+        let left = self.change(key, |of| of.in_flight -= 1);
+        self.active_keys -= u32::from(left.in_flight == 0);
+    }
+
+    /// A party wants one more.
+    pub(crate) fn want(&mut self, unit: PartyId, parties: &Parties) {
+        let of = self.of.entry(unit);
+        of.wanted += 1;
+        self.demand.add(parties.get(unit).entitled.terms, of.wanted);
+    }
+
+    /// A party wants one less.
+    pub(crate) fn unwant(&mut self, unit: PartyId, parties: &Parties) {
+        let left = self.change(unit, |of| of.wanted -= 1);
+        self.demand.remove(parties.get(unit).entitled.terms, left.wanted + 1);
+    }
+
+    fn change(&mut self, party: PartyId, change: impl FnOnce(&mut Counts)) -> Counts {
+        let Some(of) = self.of.get_mut(&party) else {
+            debug_assert!(false, "what is counted out was counted in");
+            return Counts::default();
+        };
+        change(of);
+        let left = *of;
+        if left == Counts::default() {
+            self.of.remove(&party);
+        }
+        left
+    }
+
+    /// Nobody holds or wants anything.
+    pub(crate) fn clear_counts(&mut self) {
+        (self.total, self.ordinary, self.keyless, self.active_keys) = (0, 0, 0, 0);
+        self.of.clear();
+        self.demand.clear();
+    }
+
+    /// Nobody waits.
+    pub(crate) fn clear_lanes(&mut self) {
+        self.lanes.clear();
+    }
+
+    /// A request begins to wait.
+    pub(crate) fn park(&mut self, standings: &mut Standings, slot: Slot, park: ParkId, ask: &Ask, stand: Stand) {
+        let key = lane_key(ask, &stand);
+        let at = self.lanes.iter().position(|lane| lane.key == key).unwrap_or_else(|| {
+            self.lanes.push(Lane::new(key));
+            self.lanes.len() - 1
+        });
+        self.lanes[at].insert(standings, slot, park, stand);
+    }
+
+    /// A request waits no longer.
+    pub(crate) fn unpark(&mut self, standings: &mut Standings, slot: Slot, ask: &Ask, stand: Stand) {
+        let key = lane_key(ask, &stand);
+        let Some(at) = self.lanes.iter().position(|lane| lane.key == key) else {
+            debug_assert!(false, "a parked request stands in a lane");
+            return;
+        };
+        self.lanes[at].remove(standings, slot, stand.unit, stand.key);
+        if self.lanes.len() > IDLE_LANES && self.lanes[at].is_empty() {
+            self.lanes.swap_remove(at);
         }
     }
 
-    /// Counts every set from scratch.
-    pub(crate) fn recount_all(&mut self, of: &[Member], unplaced: &Load) {
-        for set in self.slots.iter_mut().flatten() {
-            recount(set, of, unplaced);
-        }
-        for id in 0..self.slots.len() {
-            if self.slots[id].is_some() {
-                self.recount_demand(SetId(id));
-            }
+    /// What a holder has changed: those of its requests that wait move up or down.
+    pub(crate) fn reposition(&mut self, standings: &Standings, stand: &Stand) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.key.class != Class::Move) {
+            lane.reposition(standings, stand);
         }
     }
 
-    /// Counts from scratch what keys want in one set.
-    fn recount_demand(&mut self, id: SetId) {
-        let mut demand = std::mem::take(&mut self.get_mut(id).demand);
-        demand.clear();
-        self.wanted(self.get(id), |key| demand.add(key));
-        self.get_mut(id).demand = demand;
-    }
-
-    /// Every request, in flight or parked, by which a key wants something in a set.
-    pub(crate) fn wanted(&self, set: &CandidateSet, mut one: impl FnMut(KeyId)) {
-        set.load.each(&mut one);
-        for other in self.waiting().filter(|other| set.meets(&other.members)) {
-            for class in [Class::Reattach, Class::Keyless, Class::Keyed] {
-                other.lane(class).iter().filter_map(|(_, holder, _)| holder).for_each(&mut one);
-            }
+    /// Everybody's count or the order within queues may have changed.
+    pub(crate) fn reorder(&mut self, standings: &Standings, by_org: bool, parties: &Parties) {
+        let mut lanes = std::mem::take(&mut self.lanes);
+        for lane in &mut lanes {
+            let class = lane.key.class;
+            lane.reorder(standings, |unit, key| {
+                let org = unit.filter(|unit| Some(*unit) != key);
+                self.stand(class, Holder { key, org }, by_org, parties)
+            });
         }
+        self.lanes = lanes;
     }
 
-    /// A request that waits on `id` came or left. One that moves is in flight already.
-    fn change_demand(&mut self, id: SetId, class: Class, holder: Holder, wanted: fn(&mut Demand, KeyId)) {
-        let Some(key) = holder.filter(|_| class != Class::Move) else { return };
-        let members = std::mem::take(&mut self.get_mut(id).members);
-        for (index, set) in self.slots.iter_mut().enumerate() {
-            if let Some(set) = set.as_mut().filter(|set| (index == id.0 && !members.is_empty()) || set.meets(&members))
-            {
-                wanted(&mut set.demand, key);
-            }
+    /// How a holder stands here. Those that move are served in order of arrival: they were judged when their lease was
+    /// granted.
+    pub(crate) fn stand(&self, class: Class, holder: Holder, by_org: bool, parties: &Parties) -> Stand {
+        if class == Class::Move {
+            return Stand::default();
         }
-        self.get_mut(id).members = members;
-    }
-
-    /// A count changed on `member`, or on no member.
-    pub(crate) fn change(
-        &mut self,
-        member: Option<MemberId>,
-        holder: Holder,
-        change: impl Fn(&mut Load) -> u32,
-        wanted: fn(&mut Demand, KeyId),
-    ) {
-        for set in self.slots.iter_mut().flatten() {
-            if member.is_none_or(|member| set.contains(member)) {
-                let in_flight = change(&mut set.load);
-                set.reposition(holder, in_flight);
-                if let Some(key) = holder {
-                    wanted(&mut set.demand, key);
-                }
-            }
+        let terms = |party: Option<PartyId>| party.map(|party| parties.get(party).entitled.terms).unwrap_or_default();
+        let (key, unit) = (holder.key, holder.unit(by_org));
+        Stand {
+            unit,
+            of_unit: Rank { in_flight: self.in_flight(unit), terms: terms(unit) },
+            key,
+            of_key: Rank { in_flight: self.in_flight(key), terms: terms(key) },
         }
-    }
-
-    pub(crate) fn park(&mut self, id: SetId, class: Class, park: ParkId, holder: Holder) {
-        let set = self.get_mut(id);
-        // Those that move are served in order of arrival: their key was judged when the lease was granted.
-        let in_flight = if class == Class::Move { 0 } else { set.load.of(holder) };
-        set.lanes[class as usize].insert(park, holder, in_flight);
-        self.waiting.insert(id);
-        self.change_demand(id, class, holder, Demand::add);
-    }
-
-    pub(crate) fn unpark(&mut self, id: SetId, class: Class, park: ParkId, holder: Holder) {
-        let set = self.get_mut(id);
-        set.lanes[class as usize].remove(park, holder);
-        if !set.has_waiters() {
-            self.waiting.remove(&id);
-        }
-        self.change_demand(id, class, holder, Demand::remove);
-    }
-
-    /// Sets in which somebody waits, in order of their ids.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = &CandidateSet> {
-        self.waiting.iter().map(|id| self.get(*id))
-    }
-
-    /// All sets. For checks.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (SetId, &CandidateSet)> {
-        self.slots.iter().enumerate().filter_map(|(id, set)| set.as_ref().map(|set| (SetId(id), set)))
-    }
-
-    /// A set's references. For checks.
-    pub(crate) fn references(&self, id: SetId) -> u32 {
-        self.get(id).references
     }
 }
 
-fn recount(set: &mut CandidateSet, of: &[Member], unplaced: &Load) {
-    set.capacity = 0;
-    set.load = unplaced.clone();
-    for member in set.members.iter().filter_map(|id| of.get(id.index())).filter(|member| member.open) {
-        set.capacity = set.capacity.saturating_add(member.ordinary_slots());
-        set.load.merge(&member.load);
-    }
-    let load = &set.load;
-    for class in [Class::Reattach, Class::Keyless, Class::Keyed] {
-        set.lanes[class as usize].reposition_all(|holder| load.of(holder));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_set_nobody_refers_to_is_forgotten_in_the_end_and_not_before() {
-        let mut sets = Sets::new();
-        let unplaced = Load::default();
-        let held = sets.intern(vec![MemberId(7), MemberId(7), MemberId(3)], &[], &unplaced);
-        assert_eq!(sets.get(held).members, [MemberId(3), MemberId(7)]);
-        for n in 0..1000 {
-            let id = sets.intern(vec![MemberId(n + 10)], &[], &unplaced);
-            sets.release(id);
-        }
-        assert!(sets.iter().count() <= IDLE_SETS + 3);
-        assert_eq!(sets.intern(vec![MemberId(3), MemberId(7)], &[], &unplaced), held);
-    }
+fn lane_key(ask: &Ask, stand: &Stand) -> LaneKey {
+    let traffic = match ask.class {
+        Class::Keyless | Class::Keyed => ask.traffic,
+        Class::Move | Class::Reattach | Class::Child => None,
+    };
+    LaneKey { class: ask.class, traffic, terms: stand.of_unit.terms }
 }

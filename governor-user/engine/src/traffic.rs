@@ -45,4 +45,26 @@ impl Traffic {
     pub(crate) fn find(&self, name: &str) -> Option<TrafficId> {
         self.order.iter().copied().find(|kind| self.get(*kind).is_some_and(|kind| kind.policy.name == name))
     }
+
+    /// Its sub-capacity, if it has one.
+    pub(crate) fn limit(&self, kind: Option<TrafficId>) -> Option<u32> {
+        kind.and_then(|kind| self.get(kind)).map(|kind| kind.policy.slots).filter(|slots| *slots > 0)
+    }
+
+    /// A kind fills its sub-capacity.
+    pub(crate) fn is_full(&self, kind: Option<TrafficId>) -> bool {
+        self.limit(kind).is_some_and(|limit| self.in_flight(kind) >= limit)
+    }
+
+    /// In flight of a kind.
+    pub(crate) fn in_flight(&self, kind: Option<TrafficId>) -> u32 {
+        kind.and_then(|kind| self.known.get(kind.index())).map_or(0, |kind| kind.in_flight)
+    }
+
+    /// One lease more or less of a kind.
+    pub(crate) fn change(&mut self, kind: Option<TrafficId>, change: impl FnOnce(&mut u32)) {
+        if let Some(kind) = kind.and_then(|kind| self.known.get_mut(kind.index())) {
+            change(&mut kind.in_flight);
+        }
+    }
 }

@@ -3,51 +3,54 @@
 use std::collections::BTreeMap;
 
 use crate::engine::Engine;
-use crate::id::{KeyId, PoolId, TrafficId};
+use crate::id::{KeyId, OrgId, PoolId, TrafficId};
+use crate::lease::Lease;
+use crate::party::{Holder, Name};
 use crate::policy::FairShare;
 use crate::pool::Pool;
 use crate::set::SetId;
-use crate::snapshot::{KeyView, LeaseView, MemberView, PoolView, Snapshot, Totals, TrafficView};
+use crate::snapshot::{KeyView, LeaseView, MemberView, OrgView, PoolOrgView, PoolView, Snapshot, Totals, TrafficView};
 use crate::time::Instant;
 
+/// What is in flight and parked in one pool.
 #[derive(Default)]
 struct Tally {
     in_flight: u32,
     parked: u32,
     oldest_parked: Option<Instant>,
-    /// (in flight, parked).
-    keys: BTreeMap<KeyId, (u32, u32)>,
+    keys: BTreeMap<KeyId, Held>,
+    orgs: BTreeMap<OrgId, Held>,
+}
+
+#[derive(Clone, Copy)]
+struct Held {
+    holder: Holder,
+    in_flight: u32,
+    parked: u32,
+}
+
+impl Tally {
+    /// What somebody holds, the requests of a key or org taken in the order of `add`.
+    fn of(&mut self, holder: Holder, key: Option<KeyId>, org: Option<OrgId>, add: impl Fn(&mut Held)) {
+        let none = Held { holder, in_flight: 0, parked: 0 };
+        key.into_iter().for_each(|key| add(self.keys.entry(key).or_insert(none)));
+        org.into_iter().for_each(|org| add(self.orgs.entry(org).or_insert(none)));
+    }
 }
 
 impl Engine {
     /// The whole engine at this moment.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let mut tallies: BTreeMap<PoolId, Tally> = BTreeMap::new();
-        for lease in self.leases.values() {
-            let tally = tallies.entry(lease.pool).or_default();
-            tally.in_flight += 1;
-            if let Some(key) = lease.holder {
-                tally.keys.entry(key).or_default().0 += 1;
-            }
-        }
-        for parked in self.parked.values() {
-            let tally = tallies.entry(parked.ask.pool).or_default();
-            tally.parked += 1;
-            // In order of arrival: the first seen is the oldest.
-            tally.oldest_parked.get_or_insert(parked.ask.arrived);
-            if let Some(key) = parked.ask.holder {
-                tally.keys.entry(key).or_default().1 += 1;
-            }
-        }
-        let view = |id: &PoolId| view_of(&self.pools[id.index()], tallies.remove(id).unwrap_or_default());
+        let mut tallies = self.tallies();
+        let view = |id: &PoolId| self.pool_view(&self.pools[id.index()], tallies.remove(id).unwrap_or_default());
         Snapshot {
             node_counted: self.node_counted(),
             exempt_total: self.exempt,
             bypass: self.bypass,
-            level: crate::io::Level::Normal,
-            orgs: Vec::new(),
-            overrides: Vec::new(),
+            level: self.level,
+            orgs: self.org_views(),
+            overrides: self.parties.settings.overrides.iter().map(|(key, over)| (*key, *over)).collect(),
             pools: self.order.iter().map(view).collect(),
             totals: self.totals(),
         }
@@ -56,24 +59,132 @@ impl Engine {
     /// The live leases, by id.
     #[must_use]
     pub fn leases(&self) -> Vec<LeaseView> {
-        let view = |(id, lease): (&crate::id::LeaseId, &crate::lease::Lease)| LeaseView {
-            lease: *id,
+        let view = |lease: &Lease| LeaseView {
+            lease: lease.id,
             session: lease.session,
             pool: lease.pool,
-            key: lease.holder,
-            org: None,
-            traffic: None,
-            priority: crate::io::Priority::Normal,
-            child: false,
-            suspended: false,
-            client_gone: false,
+            key: self.parties.key_of(lease.holder),
+            org: self.parties.org_of(lease.holder),
+            traffic: lease.traffic,
+            priority: lease.priority,
             member: lease.member,
             kind: lease.kind,
+            child: lease.child,
+            suspended: lease.suspended,
+            client_gone: lease.client_gone,
             granted: lease.granted,
-            expires: lease.expires,
-            moved: lease.moved,
+            expires: lease.end(),
+            moved: lease.moved.get(),
         };
-        self.leases.iter().map(view).collect()
+        self.leases_by_id().into_iter().map(view).collect()
+    }
+
+    fn leases_by_id(&self) -> Vec<&Lease> {
+        let mut leases: Vec<_> = self.leases.iter().map(|(_, lease)| lease).collect();
+        leases.sort_unstable_by_key(|lease| lease.id);
+        leases
+    }
+
+    fn tallies(&self) -> BTreeMap<PoolId, Tally> {
+        let mut tallies: BTreeMap<PoolId, Tally> = BTreeMap::new();
+        for lease in self.leases_by_id().into_iter().filter(|lease| !lease.suspended) {
+            let tally = tallies.entry(lease.pool).or_default();
+            tally.in_flight += 1;
+            let (key, org) = (self.parties.key_of(lease.holder), self.parties.org_of(lease.holder));
+            tally.of(lease.holder, key, org, |held| held.in_flight += 1);
+        }
+        let mut parked: Vec<_> = self.parked.iter().map(|(_, parked)| parked).collect();
+        parked.sort_unstable_by_key(|parked| parked.id);
+        for parked in parked {
+            let ask = &parked.ask;
+            let tally = tallies.entry(ask.pool).or_default();
+            tally.parked += 1;
+            // In order of arrival: the first seen is the oldest.
+            tally.oldest_parked.get_or_insert(ask.arrived);
+            let (key, org) = (self.parties.key_of(ask.holder), self.parties.org_of(ask.holder));
+            tally.of(ask.holder, key, org, |held| held.parked += 1);
+        }
+        tallies
+    }
+
+    fn org_views(&self) -> Vec<OrgView> {
+        let view = |party: &crate::party::Party| match party.name {
+            Name::Key(_) => None,
+            Name::Org(org) => Some(OrgView {
+                org,
+                class: self.parties.classes.resolve(party.class),
+                counted: party.counted,
+                cap: self.cap_of(party),
+                tier: self.tiers.holding(org, self.now),
+            }),
+        };
+        let mut orgs: Vec<_> = self.parties.iter().filter_map(|(_, party)| view(party)).collect();
+        orgs.sort_unstable_by_key(|org| org.org);
+        orgs
+    }
+
+    fn pool_view(&self, pool: &Pool, tally: Tally) -> PoolView {
+        let everybody = pool.sets.get(SetId::EVERYBODY);
+        let standing = pool.standing(SetId::EVERYBODY, Holder::default(), &self.parties);
+        let members = pool.order.iter().map(|id| {
+            let member = &pool.members[id.index()];
+            MemberView {
+                member: *id,
+                name: member.policy.name.clone(),
+                slots: member.policy.slots,
+                reserve: member.policy.reserve,
+                in_flight: member.in_flight,
+                state: member.state(),
+            }
+        });
+        PoolView {
+            pool: pool.id,
+            name: pool.policy.name.clone(),
+            capacity: everybody.capacity,
+            in_flight: tally.in_flight,
+            parked: tally.parked,
+            oldest_parked: tally.oldest_parked,
+            fair_share: pool.policy.fair_share,
+            mode: pool.policy.mode,
+            congested: standing.congested,
+            headroom: standing.headroom,
+            oversubscribed: standing.oversubscribed,
+            active_keys: everybody.active_keys,
+            members: members.collect(),
+            keys: tally.keys.iter().map(|(key, held)| self.key_view(pool, *key, *held)).collect(),
+            orgs: tally.orgs.iter().map(|(org, held)| self.pool_org_view(pool, *org, *held)).collect(),
+            traffic: pool.traffic.order.iter().filter_map(|id| traffic_view(pool, *id)).collect(),
+        }
+    }
+
+    fn key_view(&self, pool: &Pool, key: KeyId, held: Held) -> KeyView {
+        let entitled = held.holder.key.map(|party| self.parties.get(party).entitled);
+        let share = || pool.standing(SetId::EVERYBODY, held.holder, &self.parties).share;
+        KeyView {
+            key,
+            org: self.parties.org_of(held.holder),
+            in_flight: held.in_flight,
+            parked: held.parked,
+            share: (pool.policy.fair_share != FairShare::Off).then(share),
+            weight: entitled.map_or(1, |entitled| entitled.terms.weight),
+            floor: entitled.map_or(0, |entitled| entitled.terms.floor),
+            cap: entitled.and_then(|entitled| entitled.cap).unwrap_or(0),
+        }
+    }
+
+    fn pool_org_view(&self, pool: &Pool, org: OrgId, held: Held) -> PoolOrgView {
+        let terms = held.holder.org.map(|party| self.parties.get(party).entitled.terms).unwrap_or_default();
+        // Of an org whose requests name no key nobody is judged: its share is what a key of it would be told.
+        let holder = Holder { key: held.holder.key.or(held.holder.org), org: held.holder.org };
+        let share = || pool.standing(SetId::EVERYBODY, holder, &self.parties).share;
+        PoolOrgView {
+            org,
+            in_flight: held.in_flight,
+            parked: held.parked,
+            share: pool.sets.by_org.then(share),
+            weight: terms.weight,
+            floor: terms.floor,
+        }
     }
 
     fn totals(&self) -> Totals {
@@ -95,54 +206,12 @@ impl Engine {
     }
 }
 
-fn view_of(pool: &Pool, tally: Tally) -> PoolView {
-    let everybody = pool.sets.get(SetId::EVERYBODY);
-    let members = pool.order.iter().map(|id| {
-        let member = &pool.members[id.index()];
-        MemberView {
-            member: *id,
-            name: member.policy.name.clone(),
-            slots: member.policy.slots,
-            reserve: member.policy.reserve,
-            in_flight: member.load.total(),
-            state: member.state(),
-        }
-    });
-    let keys = tally.keys.iter().map(|(key, (in_flight, parked))| KeyView {
-        key: *key,
-        org: None,
-        weight: 1,
-        floor: 0,
-        cap: 0,
-        in_flight: *in_flight,
-        parked: *parked,
-        share: match pool.policy.fair_share {
-            FairShare::Off => None,
-            FairShare::EqualSplit { .. } | FairShare::MaxMin { .. } => {
-                Some(pool.standing(SetId::EVERYBODY, Some(*key)).share)
-            }
-        },
-    });
-    PoolView {
-        pool: pool.id,
-        name: pool.policy.name.clone(),
-        capacity: everybody.capacity,
-        in_flight: tally.in_flight,
-        parked: tally.parked,
-        oldest_parked: tally.oldest_parked,
-        fair_share: pool.policy.fair_share,
-        mode: pool.policy.mode,
-        congested: pool.standing(SetId::EVERYBODY, None).congested,
-        headroom: 0,
-        oversubscribed: false,
-        active_keys: everybody.load.active_keys(),
-        members: members.collect(),
-        keys: keys.collect(),
-        orgs: Vec::new(),
-        traffic: pool.traffic.order.iter().filter_map(|id| Some(traffic_of(*id, pool.traffic.get(*id)?))).collect(),
-    }
-}
-
-fn traffic_of(id: TrafficId, kind: &crate::traffic::Kind) -> TrafficView {
-    TrafficView { traffic: id, name: kind.policy.name.clone(), slots: kind.policy.slots, in_flight: kind.in_flight }
+fn traffic_view(pool: &Pool, id: TrafficId) -> Option<TrafficView> {
+    let kind = pool.traffic.get(id)?;
+    Some(TrafficView {
+        traffic: id,
+        name: kind.policy.name.clone(),
+        slots: kind.policy.slots,
+        in_flight: kind.in_flight,
+    })
 }

@@ -1,0 +1,394 @@
+//! The order in which parked requests deserve a slot, within one lane: those of one candidate set that are alike in all
+//! that decides whether they can go, but for how much is held already.
+//!
+//! ```text
+//!   lane ── units (the org, or the key) by in flight, then by how long the one they would send has waited
+//!             └─ keys of a unit: below its floor first, then in flight / weight, then likewise
+//!                  └─ requests of a key: oldest first; newest first while the node is overloaded
+//! ```
+//!
+//! All units of a lane have the same weight and floor. So the share test depends on their counts alone, the first of a
+//! lane is eligible if anybody in it is, and no wake looks further than the first.
+
+use std::cmp::Ordering;
+
+use crate::chain::{Chain, Links};
+use crate::entitle::Terms;
+use crate::heap::{Heap, Place};
+use crate::id::TrafficId;
+use crate::park::{Class, ParkId};
+use crate::party::PartyId;
+use crate::slots::{Slot, Slots};
+use crate::table::Table;
+
+/// What those of a lane have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LaneKey {
+    pub(crate) class: Class,
+    pub(crate) traffic: Option<TrafficId>,
+    pub(crate) terms: Terms,
+}
+
+/// Whose request stands in a lane, and what it is ordered by.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stand {
+    /// Whom the share is for: the org or the key; `None` without a key.
+    pub(crate) unit: Option<PartyId>,
+    pub(crate) of_unit: Rank,
+    pub(crate) key: Option<PartyId>,
+    pub(crate) of_key: Rank,
+}
+
+/// How much somebody has of what it deserves: below its floor first, then by in flight / weight.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rank {
+    pub(crate) in_flight: u32,
+    pub(crate) terms: Terms,
+}
+
+impl Rank {
+    fn is_below_floor(self) -> bool {
+        self.in_flight < self.terms.floor
+    }
+}
+
+impl Ord for Rank {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let part = |of: &Self, by: &Self| u64::from(of.in_flight) * u64::from(by.terms.weight);
+        other.is_below_floor().cmp(&self.is_below_floor()).then_with(|| part(self, other).cmp(&part(other, self)))
+    }
+}
+
+impl PartialOrd for Rank {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Rank {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Rank {}
+
+/// Parked requests of one candidate set that are alike.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    pub(crate) key: LaneKey,
+    units: Slots<Unit>,
+    by_unit: Table<Option<PartyId>, Slot>,
+    order: Heap<(u32, ParkId)>,
+    keys: Slots<Queue>,
+    by_key: Table<(Option<PartyId>, Option<PartyId>), Slot>,
+    /// Emptied orders of units that are gone, for the next ones.
+    spare: Vec<Heap<(Rank, ParkId)>>,
+}
+
+#[derive(Clone, Debug)]
+struct Unit {
+    party: Option<PartyId>,
+    in_flight: u32,
+    order: Heap<(Rank, ParkId)>,
+    place: Place,
+}
+
+/// The requests of one key of one unit, oldest first.
+#[derive(Clone, Debug)]
+struct Queue {
+    unit: Slot,
+    party: Option<PartyId>,
+    rank: Rank,
+    waiting: Chain,
+    place: Place,
+}
+
+/// The one of a lane that would go next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) unit: Option<PartyId>,
+    pub(crate) key: Option<PartyId>,
+    pub(crate) rank: Rank,
+    pub(crate) park: ParkId,
+    /// Where it is parked.
+    pub(crate) slot: Slot,
+}
+
+/// Who stands where, for all lanes of a pool.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Standings {
+    links: Links,
+    /// Arrival, by slot.
+    arrivals: Vec<ParkId>,
+    /// A key's newest request goes first.
+    pub(crate) newest_first: bool,
+}
+
+impl Standings {
+    fn append(&mut self, chain: &mut Chain, slot: Slot, park: ParkId) {
+        self.links.append(chain, slot);
+        if self.arrivals.len() <= slot as usize {
+            self.arrivals.resize(slot as usize + 1, ParkId::default());
+        }
+        self.arrivals[slot as usize] = park;
+    }
+
+    /// The request of a queue that goes first.
+    fn head(&self, queue: &Queue) -> Option<(ParkId, Slot)> {
+        let newest = self.newest_first && queue.party.is_some();
+        let slot = if newest { queue.waiting.last() } else { queue.waiting.first() }?;
+        Some((self.arrivals[slot as usize], slot))
+    }
+}
+
+impl Lane {
+    pub(crate) fn new(key: LaneKey) -> Self {
+        Self {
+            key,
+            units: Slots::default(),
+            by_unit: Table::default(),
+            order: Heap::default(),
+            keys: Slots::default(),
+            by_key: Table::default(),
+            spare: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.units.is_empty()
+    }
+
+    /// The most deserving.
+    pub(crate) fn head(&self, standings: &Standings) -> Option<Head> {
+        let ((in_flight, park), slot) = self.order.first()?;
+        let unit = &self.units[slot];
+        let (_, queue) = unit.order.first().expect("a unit without requests is gone");
+        let queue = &self.keys[queue];
+        let (_, slot) = standings.head(queue).expect("a queue without requests is gone");
+        Some(Head { unit: unit.party, key: queue.party, rank: Rank { in_flight, terms: self.key.terms }, park, slot })
+    }
+
+    /// A request begins to wait.
+    pub(crate) fn insert(&mut self, standings: &mut Standings, slot: Slot, park: ParkId, stand: Stand) {
+        let unit = self.by_unit.get(&stand.unit).copied().unwrap_or_else(|| {
+            let order = self.spare.pop().unwrap_or_default();
+            let unit =
+                self.units.insert(Unit { party: stand.unit, in_flight: stand.of_unit.in_flight, order, place: 0 });
+            self.by_unit.insert(stand.unit, unit);
+            unit
+        });
+        match self.by_key.get(&(stand.unit, stand.key)).copied() {
+            Some(queue) => {
+                standings.append(&mut self.keys[queue].waiting, slot, park);
+                self.reorder_queue(standings, queue);
+            }
+            None => {
+                let mut queue =
+                    Queue { unit, party: stand.key, rank: stand.of_key, waiting: Chain::default(), place: 0 };
+                standings.append(&mut queue.waiting, slot, park);
+                let rank = queue.rank;
+                let queue = self.keys.insert(queue);
+                self.by_key.insert((stand.unit, stand.key), queue);
+                let keys = &mut self.keys;
+                self.units[unit].order.insert((rank, park), queue, |queue, place| keys[queue].place = place);
+                self.reorder_unit(unit);
+            }
+        }
+    }
+
+    /// A request waits no longer.
+    pub(crate) fn remove(
+        &mut self,
+        standings: &mut Standings,
+        slot: Slot,
+        unit: Option<PartyId>,
+        key: Option<PartyId>,
+    ) {
+        let Some(queue) = self.by_key.get(&(unit, key)).copied() else {
+            debug_assert!(false, "a request leaves the lane it stands in");
+            return;
+        };
+        standings.links.remove(&mut self.keys[queue].waiting, slot);
+        if self.keys[queue].waiting.first().is_some() {
+            return self.reorder_queue(standings, queue);
+        }
+        self.by_key.remove(&(unit, key));
+        let Some(Queue { unit: at, place, .. }) = self.keys.remove(queue) else { return };
+        let keys = &mut self.keys;
+        self.units[at].order.remove(place, |queue, place| keys[queue].place = place);
+        if self.units[at].order.first().is_some() {
+            return self.reorder_unit(at);
+        }
+        self.by_unit.remove(&unit);
+        if let Some(gone) = self.units.remove(at) {
+            let units = &mut self.units;
+            self.order.remove(gone.place, |unit, place| units[unit].place = place);
+            self.spare.push(gone.order);
+        }
+    }
+
+    /// How much a unit and one of its keys hold changed.
+    pub(crate) fn reposition(&mut self, standings: &Standings, stand: &Stand) {
+        if let Some(queue) = self.by_key.get(&(stand.unit, stand.key)).copied() {
+            self.keys[queue].rank = stand.of_key;
+            self.reorder_queue(standings, queue);
+        }
+        if let Some(unit) = self.by_unit.get(&stand.unit).copied() {
+            self.units[unit].in_flight = stand.of_unit.in_flight;
+            self.reorder_unit(unit);
+        }
+    }
+
+    /// Everybody's count or the order within queues may have changed. `stand` says how a unit's key stands now.
+    pub(crate) fn reorder(&mut self, standings: &Standings, stand: impl Fn(Option<PartyId>, Option<PartyId>) -> Stand) {
+        for queue in self.keys.iter().map(|(queue, _)| queue).collect::<Vec<_>>() {
+            let unit = self.keys[queue].unit;
+            let now = stand(self.units[unit].party, self.keys[queue].party);
+            self.units[unit].in_flight = now.of_unit.in_flight;
+            self.keys[queue].rank = now.of_key;
+            self.reorder_queue(standings, queue);
+        }
+    }
+
+    /// All that wait here: slot, unit, key, and the ranks they are ordered by. For recounts and checks.
+    pub(crate) fn iter<'a>(&'a self, standings: &'a Standings) -> impl Iterator<Item = (Slot, Stand)> + 'a {
+        self.keys.iter().flat_map(move |(_, queue)| {
+            let unit = &self.units[queue.unit];
+            let of_unit = Rank { in_flight: unit.in_flight, terms: self.key.terms };
+            let stand = Stand { unit: unit.party, of_unit, key: queue.party, of_key: queue.rank };
+            standings.links.iter(queue.waiting).map(move |slot| (slot, stand))
+        })
+    }
+
+    /// Every order lists exactly those it should, at their ranks. For checks.
+    pub(crate) fn is_consistent(&self, standings: &Standings) -> bool {
+        let queues = self.keys.iter().all(|(slot, queue)| {
+            let ranked = self.units[queue.unit].order.iter().nth(queue.place as usize);
+            let head = standings.head(queue).map(|(park, _)| park);
+            ranked.is_some_and(|((rank, park), owner)| (rank, Some(park), owner) == (queue.rank, head, slot))
+        });
+        let units = self.units.iter().all(|(slot, unit)| {
+            let ranked = self.order.iter().nth(unit.place as usize);
+            let park = unit.order.first().map(|((_, park), _)| park);
+            ranked.is_some_and(|((held, first), owner)| (held, Some(first), owner) == (unit.in_flight, park, slot))
+        });
+        let listed: usize = self.units.iter().map(|(_, unit)| unit.order.iter().count()).sum();
+        queues && units && listed == self.keys.len() && self.order.iter().count() == self.units.len()
+    }
+
+    fn reorder_queue(&mut self, standings: &Standings, queue: Slot) {
+        let Queue { unit, rank, place, .. } = self.keys[queue];
+        if let Some((park, _)) = standings.head(&self.keys[queue]) {
+            let keys = &mut self.keys;
+            self.units[unit].order.rerank(place, (rank, park), |queue, place| keys[queue].place = place);
+        }
+        self.reorder_unit(unit);
+    }
+
+    /// Puts a unit where its count and its first request belong; one that just came has no place yet.
+    fn reorder_unit(&mut self, slot: Slot) {
+        let unit = &self.units[slot];
+        let Some(((_, park), _)) = unit.order.first() else { return };
+        let (rank, place) = ((unit.in_flight, park), unit.place);
+        let stands = self.order.iter().nth(place as usize).is_some_and(|(_, owner)| owner == slot);
+        let units = &mut self.units;
+        if stands {
+            self.order.rerank(place, rank, |unit, place| units[unit].place = place);
+        } else {
+            self.order.insert(rank, slot, |unit, place| units[unit].place = place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{KeyId, OrgId};
+    use crate::party::{Holder, Parties};
+
+    const PLAIN: Terms = Terms { weight: 1, floor: 0 };
+
+    struct World {
+        lane: Lane,
+        standings: Standings,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let key = LaneKey { class: Class::Keyed, traffic: None, terms: PLAIN };
+            Self { lane: Lane::new(key), standings: Standings::default() }
+        }
+
+        fn park(&mut self, slot: Slot, holder: Holder, unit_held: u32, key_held: u32, terms: Terms) {
+            let stand = Stand {
+                unit: holder.unit(true),
+                of_unit: Rank { in_flight: unit_held, terms: PLAIN },
+                key: holder.key,
+                of_key: Rank { in_flight: key_held, terms },
+            };
+            self.lane.insert(&mut self.standings, slot, ParkId(slot.into()), stand);
+            assert!(self.lane.is_consistent(&self.standings));
+        }
+
+        fn next(&mut self) -> Option<Slot> {
+            let head = self.lane.head(&self.standings)?;
+            let (_, stand) = self.lane.iter(&self.standings).find(|(slot, _)| *slot == head.slot)?;
+            self.lane.remove(&mut self.standings, head.slot, stand.unit, stand.key);
+            assert!(self.lane.is_consistent(&self.standings));
+            Some(head.slot)
+        }
+
+        fn order(mut self) -> Vec<Slot> {
+            std::iter::from_fn(|| self.next()).collect()
+        }
+    }
+
+    fn holders() -> [Holder; 4] {
+        let mut parties = Parties::default();
+        let mut hold = |key, org: Option<u128>| parties.hold(Some(KeyId(key)), org.map(OrgId));
+        [hold(1, None), hold(2, None), hold(3, Some(9)), hold(4, Some(9))]
+    }
+
+    #[test]
+    fn least_in_flight_goes_first_then_longest_waiting() {
+        let [a, b, ..] = holders();
+        let mut world = World::new();
+        world.park(1, a, 3, 3, PLAIN);
+        world.park(2, b, 3, 3, PLAIN);
+        world.park(3, b, 3, 3, PLAIN);
+        assert_eq!(world.lane.head(&world.standings).map(|head| head.slot), Some(1));
+        let two = Rank { in_flight: 2, terms: PLAIN };
+        let stand = Stand { unit: b.key, of_unit: two, key: b.key, of_key: two };
+        world.lane.reposition(&world.standings, &stand);
+        assert_eq!(world.order(), [2, 3, 1]);
+    }
+
+    #[test]
+    fn within_an_org_the_key_below_its_floor_goes_first_then_the_one_with_least_for_its_weight() {
+        let [a, _, heavy, light] = holders();
+        let mut world = World::new();
+        world.park(1, heavy, 5, 4, Terms { weight: 8, floor: 0 });
+        world.park(2, light, 5, 1, Terms { weight: 1, floor: 0 });
+        world.park(3, a, 6, 6, PLAIN);
+        assert_eq!(world.order(), [1, 2, 3]);
+
+        let [_, _, heavy, light] = holders();
+        let mut world = World::new();
+        world.park(1, heavy, 5, 4, Terms { weight: 8, floor: 0 });
+        world.park(2, light, 5, 1, Terms { weight: 1, floor: 2 });
+        assert_eq!(world.order(), [2, 1]);
+    }
+
+    #[test]
+    fn the_newest_of_a_key_goes_first_while_the_node_is_overloaded() {
+        let [a, b, ..] = holders();
+        let mut world = World::new();
+        world.standings.newest_first = true;
+        world.park(1, a, 0, 0, PLAIN);
+        world.park(2, a, 0, 0, PLAIN);
+        world.park(3, b, 1, 1, PLAIN);
+        world.park(4, b, 1, 1, PLAIN);
+        assert_eq!(world.order(), [2, 1, 4, 3]);
+    }
+}

@@ -1,0 +1,224 @@
+//! Who holds and asks: the keys and orgs that have a lease or a request on the node, each by a small number, with how
+//! many of their requests count and what they are entitled to. One that has nothing left is forgotten. Knows no pool.
+
+use crate::class::Classes;
+use crate::entitle::{Entitled, Settings};
+use crate::id::{ClassId, KeyId, OrgId};
+use crate::slots::{Slot, Slots};
+use crate::table::Table;
+
+/// A key or an org.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PartyId(Slot);
+
+/// Whose a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Holder {
+    pub(crate) key: Option<PartyId>,
+    pub(crate) org: Option<PartyId>,
+}
+
+impl Holder {
+    /// Who a share is for: the key, or its org where orgs share. Requests without a key are nobody's.
+    pub(crate) fn unit(self, by_org: bool) -> Option<PartyId> {
+        self.key.map(|key| self.org.filter(|_| by_org).unwrap_or(key))
+    }
+
+    /// Who a class is of: the org, or the key where there is no org.
+    pub(crate) fn classed(self) -> Option<PartyId> {
+        self.org.or(self.key)
+    }
+
+    fn parties(self) -> impl Iterator<Item = PartyId> {
+        self.key.into_iter().chain(self.org)
+    }
+}
+
+/// What a party is called outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Name {
+    Key(KeyId),
+    Org(OrgId),
+}
+
+/// One key or org.
+#[derive(Clone, Debug)]
+pub(crate) struct Party {
+    pub(crate) name: Name,
+    /// As its last request named it.
+    pub(crate) class: Option<ClassId>,
+    /// Requests in flight and parked, in all pools; one that moves counts once.
+    pub(crate) counted: u32,
+    pub(crate) entitled: Entitled,
+    /// Leases, suspended ones too, and requests.
+    references: u32,
+}
+
+/// The parties.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parties {
+    known: Slots<Party>,
+    keys: Table<KeyId, Slot>,
+    orgs: Table<OrgId, Slot>,
+    pub(crate) settings: Settings,
+    pub(crate) classes: Classes,
+}
+
+impl Parties {
+    pub(crate) fn get(&self, party: PartyId) -> &Party {
+        &self.known[party.0]
+    }
+
+    pub(crate) fn find_key(&self, key: KeyId) -> Option<PartyId> {
+        self.keys.get(&key).copied().map(PartyId)
+    }
+
+    /// What a holder's key is called.
+    pub(crate) fn key_of(&self, holder: Holder) -> Option<KeyId> {
+        match self.get(holder.key?).name {
+            Name::Key(key) => Some(key),
+            Name::Org(_) => None,
+        }
+    }
+
+    /// What a holder's org is called.
+    pub(crate) fn org_of(&self, holder: Holder) -> Option<OrgId> {
+        match self.get(holder.org?).name {
+            Name::Org(org) => Some(org),
+            Name::Key(_) => None,
+        }
+    }
+
+    /// The class a holder is judged by.
+    pub(crate) fn class_of(&self, holder: Holder) -> Option<ClassId> {
+        holder.classed().and_then(|party| self.classes.resolve(self.get(party).class))
+    }
+
+    /// The holder of these names, referenced once more.
+    pub(crate) fn hold(&mut self, key: Option<KeyId>, org: Option<OrgId>) -> Holder {
+        let key = key.map(|key| match self.keys.get(&key) {
+            Some(slot) => PartyId(*slot),
+            None => self.meet(Name::Key(key)),
+        });
+        let org = org.map(|org| match self.orgs.get(&org) {
+            Some(slot) => PartyId(*slot),
+            None => self.meet(Name::Org(org)),
+        });
+        let holder = Holder { key, org };
+        self.retain(holder);
+        holder
+    }
+
+    /// One more reference to a holder that is referenced.
+    pub(crate) fn retain(&mut self, holder: Holder) {
+        holder.parties().for_each(|party| self.known[party.0].references += 1);
+    }
+
+    /// One reference less.
+    pub(crate) fn release(&mut self, holder: Holder) {
+        for party in holder.parties() {
+            let known = &mut self.known[party.0];
+            known.references -= 1;
+            if known.references > 0 {
+                continue;
+            }
+            debug_assert_eq!(known.counted, 0, "who has nothing counts nowhere");
+            match known.name {
+                Name::Key(key) => self.keys.remove(&key),
+                Name::Org(org) => self.orgs.remove(&org),
+            };
+            self.known.remove(party.0);
+        }
+    }
+
+    /// A request of a holder counts from now on.
+    pub(crate) fn count(&mut self, holder: Holder) {
+        holder.parties().for_each(|party| self.known[party.0].counted += 1);
+    }
+
+    /// A request of a holder counts no longer.
+    pub(crate) fn discount(&mut self, holder: Holder) {
+        holder.parties().for_each(|party| self.known[party.0].counted -= 1);
+    }
+
+    /// Whether naming `class` would change the terms of a party that is known and whose class it is.
+    pub(crate) fn would_change(&self, party: PartyId, class: Option<ClassId>) -> bool {
+        let known = self.get(party);
+        known.class != class && self.entitle(known.name, class).terms != known.entitled.terms
+    }
+
+    /// A request named the class of a party.
+    pub(crate) fn name_class(&mut self, party: PartyId, class: Option<ClassId>) {
+        let known = self.get(party);
+        if known.class != class {
+            let entitled = self.entitle(known.name, class);
+            let known = &mut self.known[party.0];
+            (known.class, known.entitled) = (class, entitled);
+        }
+    }
+
+    /// What every party is entitled to, settings or classes having changed.
+    pub(crate) fn entitle_all(&mut self) {
+        for slot in self.known.iter().map(|(slot, _)| slot).collect::<Vec<_>>() {
+            self.entitle_again(PartyId(slot));
+        }
+    }
+
+    /// What one party is entitled to, its settings having changed.
+    pub(crate) fn entitle_again(&mut self, party: PartyId) {
+        let known = self.get(party);
+        let entitled = self.entitle(known.name, known.class);
+        self.known[party.0].entitled = entitled;
+    }
+
+    /// Every party. For views and checks.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PartyId, &Party)> {
+        self.known.iter().map(|(slot, party)| (PartyId(slot), party))
+    }
+
+    /// A party's references. For checks.
+    pub(crate) fn references(&self, party: PartyId) -> u32 {
+        self.get(party).references
+    }
+
+    /// Everybody is entitled to what is set. For checks.
+    pub(crate) fn entitled_again(&self) -> bool {
+        self.known.iter().all(|(_, party)| self.entitle(party.name, party.class) == party.entitled)
+    }
+
+    fn meet(&mut self, name: Name) -> PartyId {
+        let entitled = self.entitle(name, None);
+        let slot = self.known.insert(Party { name, class: None, counted: 0, entitled, references: 0 });
+        match name {
+            Name::Key(key) => self.keys.insert(key, slot),
+            Name::Org(org) => self.orgs.insert(org, slot),
+        }
+        PartyId(slot)
+    }
+
+    fn entitle(&self, name: Name, class: Option<ClassId>) -> Entitled {
+        let class = self.classes.resolve(class);
+        self.settings.entitle(name, self.classes.entitlement(class))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_party_is_known_as_long_as_somebody_refers_to_it() {
+        let mut parties = Parties::default();
+        let (key, org) = (Some(KeyId(1)), Some(OrgId(9)));
+        let first = parties.hold(key, org);
+        let second = parties.hold(key, None);
+        assert_eq!(first.key, second.key);
+        parties.count(first);
+        assert_eq!(parties.get(first.org.unwrap()).counted, 1);
+        parties.discount(first);
+        parties.release(first);
+        assert_eq!((parties.iter().count(), parties.find_key(KeyId(1))), (1, second.key));
+        parties.release(second);
+        assert_eq!(parties.iter().count(), 0);
+    }
+}

@@ -1,0 +1,129 @@
+//! Leases that go on elsewhere: to another member after a refusal before the first byte (A12), to another session after
+//! a reconnect or a restart.
+
+use crate::engine::Engine;
+use crate::id::{LeaseId, MemberId, RequestId, SessionId};
+use crate::io::{Held, Kind, Output, RejectReason};
+use crate::judge::Obstacle;
+use crate::lease::{Lease, Moment};
+use crate::park::{Ask, Class, Errand};
+use crate::sets::Ledger;
+
+impl Engine {
+    /// A member refused before the first byte: once, the lease goes to another candidate. Its key is not judged again.
+    ///
+    /// If no other has a slot the request waits in front of all others, for what is left of its first wait, and keeps
+    /// its lease (and the old member's slot) meanwhile. Re-attached work has nowhere else to go.
+    pub(crate) fn relocate(&mut self, session: SessionId, request: RequestId, id: LeaseId) {
+        if self.is_unanswered(session, request) {
+            return self.reject(session, request, RejectReason::DuplicateRequest);
+        }
+        let movable = |lease: &&mut Lease| !lease.relocated && !lease.suspended && lease.waits.is_none();
+        let Some(lease) = self.held(session, id).filter(movable).map(|lease| lease.clone()) else {
+            return self.reject(session, request, RejectReason::NoSuchLease);
+        };
+        self.open_session(session);
+        self.parties.retain(lease.holder);
+        let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
+        let set = self.pools[lease.pool.index()].intern_without(lease.set, lease.member, ledger);
+        let ask = Ask {
+            session,
+            request,
+            pool: lease.pool,
+            holder: lease.holder,
+            kind: lease.kind,
+            class: Class::Move,
+            priority: lease.priority,
+            traffic: lease.traffic,
+            set,
+            sticky: None,
+            arrived: self.now,
+            until: lease.park_until,
+            deadline: lease.deadline.get(),
+            errand: Errand::Move(id),
+        };
+        let pool = &self.pools[lease.pool.index()];
+        let nowhere = lease.kind == Kind::Reattach || pool.sets.get(set).members.is_empty();
+        if self.bypass && !nowhere {
+            return self.let_pass(ask);
+        }
+        if nowhere && !pool.is_unlimited() {
+            let refusal = self.refusal(&ask, Obstacle::Exhausted);
+            return self.shed(ask, refusal);
+        }
+        self.answer(ask, true);
+    }
+
+    /// Puts a lease on the member a move found.
+    pub(crate) fn place_again(&mut self, id: LeaseId, member: Option<MemberId>) {
+        let Some(slot) = self.lease_slots.get(&id).copied() else { return };
+        let lease = &mut self.leases[slot];
+        let pool = &mut self.pools[lease.pool.index()];
+        pool.leave(lease.seat(), &self.parties);
+        (lease.member, lease.relocated) = (member, true);
+        pool.enter(lease.seat(), &self.parties);
+        let pool = lease.pool;
+        self.wake(pool);
+    }
+
+    /// Takes over a lease the proxy holds already.
+    pub(crate) fn register(&mut self, held: Held) {
+        self.open_session(held.session);
+        let new = self.adopt(&held).or_else(|| self.enter(&held));
+        self.outputs.push_back(Output::Registered { session: held.session, old: held.lease, new });
+    }
+
+    /// A lease that is live, and whose session is lost or the same, goes on under its id.
+    fn adopt(&mut self, held: &Held) -> Option<LeaseId> {
+        let slot = self.lease_slots.get(&held.lease).copied()?;
+        let lease = self.leases.get(slot).filter(|lease| lease.pool == held.pool)?;
+        let from = lease.session;
+        if from != held.session && !self.is_lost(from) {
+            return None;
+        }
+        if from != held.session {
+            self.let_go(from, slot);
+            self.leases[slot].session = held.session;
+            self.hold(held.session, slot);
+        }
+        self.postpone(held.lease);
+        Some(held.lease)
+    }
+
+    /// A lease of an earlier life gets a new id. It runs whether there is room or not.
+    fn enter(&mut self, held: &Held) -> Option<LeaseId> {
+        self.pools.get(held.pool.index()).filter(|pool| pool.present)?;
+        if held.kind == Kind::Exempt {
+            return None;
+        }
+        let holder = self.meet(held.key, held.org, held.class);
+        let (set, max_wait) = self.intern(held.pool, Vec::new());
+        let pool = &self.pools[held.pool.index()];
+        let granted = self.now.before(held.age);
+        let lease = Lease {
+            id: LeaseId(self.lease_ids.next()),
+            session: held.session,
+            pool: held.pool,
+            holder,
+            member: held.member.filter(|member| pool.present_member(*member).is_some()),
+            set,
+            kind: held.kind,
+            child: false,
+            priority: held.priority,
+            traffic: held.traffic,
+            ends_with_client: held.ends_with_client,
+            client_gone: false,
+            suspended: held.suspended,
+            relocated: false,
+            granted,
+            expires: self.now.after(self.node.lease_ttl),
+            reclaimed: Moment::NEVER,
+            moved: Moment::NEVER,
+            park_until: granted.after(max_wait),
+            deadline: Moment::NEVER,
+            waits: None,
+            timer: 0,
+        };
+        Some(self.insert_lease(lease))
+    }
+}
