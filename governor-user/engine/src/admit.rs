@@ -68,7 +68,7 @@ impl Engine {
             return self.shed(ask, Refusal::new(Reason::NodeCap, Origin::Node, 529));
         }
         let mut recorded = false;
-        for rule in [Self::level_refusal, Self::cap_refusal] {
+        for rule in [Self::level_refusal, Self::key_refusal, Self::plan_refusal] {
             let Some((refusal, mode)) = rule(self, &ask) else { continue };
             if mode == Mode::Enforce {
                 return self.shed(ask, refusal);
@@ -119,6 +119,8 @@ impl Engine {
 
     fn understand(&mut self, acquire: Acquire, child: bool) -> Ask {
         let holder = self.meet(acquire.key, acquire.org, acquire.class);
+        // On other terms somebody who waits may be able to go; he goes before this request is judged.
+        self.settle();
         let class = match (acquire.kind, acquire.key) {
             (Kind::Reattach, _) => Class::Reattach,
             (Kind::Ordinary | Kind::Exempt, _) if child => Class::Child,
@@ -130,6 +132,7 @@ impl Engine {
             (Class::Reattach, Some(only)) => vec![only],
             _ => acquire.candidates,
         };
+        let traffic = self.pools[acquire.pool.index()].traffic.known_now(acquire.traffic);
         let (set, max_wait) = self.intern(acquire.pool, candidates);
         let longest = acquire.max_wait.map_or(max_wait, |wait| wait.min(max_wait));
         let until = self.now.after(longest);
@@ -141,7 +144,7 @@ impl Engine {
             kind: acquire.kind,
             class,
             priority: acquire.priority,
-            traffic: acquire.traffic,
+            traffic,
             set,
             sticky: acquire.sticky,
             arrived: self.now,

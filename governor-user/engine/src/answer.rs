@@ -158,8 +158,8 @@ impl Engine {
         Numbers {
             key_in_flight: ask.holder.key.map_or(0, |key| set.counts(key).in_flight),
             share: standing.share,
-            unit_in_flight: unit.map_or(0, |unit| set.counts(unit).in_flight),
-            weight: unit.map_or(1, |unit| self.parties.get(unit).entitled.terms.weight),
+            unit_in_flight: if unit.is_some() { set.held(unit, pool.sets.by_org) } else { 0 },
+            weight: self.parties.terms(ask.holder, unit).weight,
             floor: standing.floor,
             headroom: standing.headroom,
             filled: standing.filled,

@@ -7,7 +7,7 @@ use crate::admit::Refusal;
 use crate::engine::Engine;
 use crate::id::{ClassId, KeyId, OrgId, SessionId};
 use crate::io::{Origin, Output, Reason};
-use crate::park::Ask;
+use crate::park::{Ask, Parked};
 use crate::party::{Holder, Name, Party};
 use crate::policy::{Mode, TIER_PATIENCE};
 use crate::time::{Duration, Instant};
@@ -23,12 +23,18 @@ pub(crate) struct Tiers {
     bound: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Tier {
     /// What was answered, and until when it holds.
     answer: Option<(Option<ClassId>, Instant)>,
-    /// Not asked again before.
-    ask_from: Instant,
+    /// Until when it is not asked again, having been asked.
+    asked: Option<Instant>,
+}
+
+impl Tier {
+    fn is_over(&self, now: Instant) -> bool {
+        self.asked.is_none_or(|until| until <= now) && self.answer.is_none_or(|(_, until)| until <= now)
+    }
 }
 
 impl Tiers {
@@ -38,52 +44,51 @@ impl Tiers {
     }
 
     fn learn(&mut self, org: OrgId, class: Option<ClassId>, now: Instant, ttl: Duration) {
-        let until = now.after(ttl);
-        self.put(org, Tier { answer: Some((class, until)), ask_from: until }, now);
+        self.entry(org, now).answer = Some((class, now.after(ttl)));
     }
 
     /// Whether to ask now; it then counts as asked.
     fn ask(&mut self, org: OrgId, now: Instant) -> bool {
-        let due = self.of.get(&org).is_none_or(|tier| tier.ask_from <= now);
+        let due = self.of.get(&org).is_none_or(|tier| tier.is_over(now));
         if due {
-            self.put(org, Tier { answer: None, ask_from: now.after(TIER_PATIENCE) }, now);
+            self.entry(org, now).asked = Some(now.after(TIER_PATIENCE));
         }
         due
     }
 
-    fn put(&mut self, org: OrgId, tier: Tier, now: Instant) {
-        self.of.insert(org, tier);
+    fn entry(&mut self, org: OrgId, now: Instant) -> &mut Tier {
         if self.of.len() > self.bound.max(MANY_TIERS) {
-            self.of.retain(|_, tier| now < tier.ask_from);
+            self.of.retain(|_, tier| !tier.is_over(now));
             self.bound = self.of.len() * 2;
         }
+        self.of.entry(org).or_default()
     }
 }
 
 impl Engine {
-    /// Why a request is refused whatever its pool says: its key is suspended, or a cap is reached.
-    pub(crate) fn cap_refusal(&mut self, ask: &Ask) -> Option<(Refusal, Mode)> {
-        let mode = self.node.caps_mode;
-        if let Some(key) = ask.holder.key.map(|key| self.parties.get(key)) {
-            if key.entitled.suspended {
-                return Some((self.suspended(ask.holder), Mode::Enforce));
-            }
-            let cap = key.entitled.cap.unwrap_or(0);
-            if let Some(limit) = reached(key, cap) {
-                return Some((Refusal { limit, ..Refusal::new(Reason::KeyCap, Origin::Key, 429) }, mode));
-            }
+    /// Its key is suspended, or the key's own cap is reached.
+    pub(crate) fn key_refusal(&mut self, ask: &Ask) -> Option<(Refusal, Mode)> {
+        let key = self.parties.get(ask.holder.key?);
+        if key.entitled.suspended {
+            return Some((self.suspended(ask.holder), Mode::Enforce));
         }
+        let limit = reached(key, key.entitled.cap.unwrap_or(0))?;
+        Some((Refusal { limit, ..Refusal::new(Reason::KeyCap, Origin::Key, 429) }, self.node.caps_mode))
+    }
+
+    /// The org's cap is reached, or the ceiling of its class or of the key's.
+    pub(crate) fn plan_refusal(&mut self, ask: &Ask) -> Option<(Refusal, Mode)> {
         let org = ask.holder.org;
         let party = self.parties.get(org.or(ask.holder.key)?);
         let (reason, cap) = match (party.entitled.cap, org) {
             (Some(cap), Some(_)) => (Reason::OrgCap, cap),
-            // A cap of the key's own was judged above.
+            // A cap of the key's own was judged before.
             (Some(_), None) => return None,
             (None, _) => (Reason::ClassCap, self.ceiling(ask.session, ask.holder)),
         };
         let origin = if org.is_some() { Origin::Org } else { Origin::Key };
         let limit = reached(self.parties.get(org.or(ask.holder.key)?), cap)?;
-        Some((Refusal { limit, ..Refusal::new(reason, origin, 429) }, mode))
+        Some((Refusal { limit, ..Refusal::new(reason, origin, 429) }, self.node.caps_mode))
     }
 
     /// The refusal of a key that an operator suspended.
@@ -158,10 +163,13 @@ impl Engine {
         let Some(party) = self.parties.find_key(key) else { return };
         let of_key = |ask: &Ask| ask.holder.key == Some(party) && !ask.moves();
         let parked = self.parked.iter().filter(|(_, parked)| of_key(&parked.ask));
-        let mut parked: Vec<_> = parked.map(|(slot, parked)| (parked.id, slot, parked.ask.holder)).collect();
-        parked.sort_unstable_by_key(|(id, ..)| *id);
-        for (_, slot, holder) in parked {
-            self.shed_parked(slot, self.suspended(holder));
+        let mut parked: Vec<_> = parked.map(|(slot, parked)| (parked.id, slot)).collect();
+        parked.sort_unstable();
+        let gone: Vec<_> = parked.into_iter().filter_map(|(_, slot)| self.unpark(slot)).collect();
+        for Parked { ask, .. } in gone {
+            self.wake(ask.pool);
+            let refusal = self.suspended(ask.holder);
+            self.shed(ask, refusal);
         }
     }
 }

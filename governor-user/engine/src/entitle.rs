@@ -25,6 +25,8 @@ impl Default for Terms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entitled {
     pub(crate) terms: Terms,
+    /// The same for a key within an org: that has no class.
+    pub(crate) within: Terms,
     /// A cap of its own, which stands in for the class's ceiling; 0 is no limit.
     pub(crate) cap: Option<u32>,
     /// The ceiling of its class; 0 is no limit.
@@ -55,12 +57,10 @@ impl Settings {
             Name::Org(org) => (self.orgs.get(&org).copied().unwrap_or_default(), None),
         };
         let first = over.map(|over| over.entitlement).unwrap_or_default();
-        let terms = Terms {
-            weight: first.weight.or(own.weight).or(class.weight).unwrap_or(1),
-            floor: first.floor.or(own.floor).or(class.floor).unwrap_or(0),
-        };
+        let (weight, floor) = (first.weight.or(own.weight), first.floor.or(own.floor));
         Entitled {
-            terms,
+            terms: Terms { weight: weight.or(class.weight).unwrap_or(1), floor: floor.or(class.floor).unwrap_or(0) },
+            within: Terms { weight: weight.unwrap_or(1), floor: floor.unwrap_or(0) },
             cap: first.cap.or(own.cap),
             ceiling: class.cap.unwrap_or(0),
             suspended: over.is_some_and(|over| over.suspend),

@@ -79,8 +79,8 @@ impl Engine {
             };
             of.entry(key).or_default().in_flight += 1;
             expected.active_keys += u32::from(of[&key].in_flight == 1);
-            if let Some(org) = lease.holder.org.filter(|_| pool.sets.by_org) {
-                of.entry(org).or_default().in_flight += 1;
+            if let Some(unit) = lease.holder.unit(true).filter(|_| pool.sets.by_org) {
+                of.entry(unit).or_default().held += 1;
             }
             self.expect_wanted(pool, &mut of, lease.holder);
         }

@@ -51,7 +51,7 @@ impl Pool {
             let of_unit = if key == Some(unit) { of_key } else { set.counts(unit) };
             Requester {
                 key_in_flight: of_key.in_flight,
-                in_flight: of_unit.in_flight,
+                in_flight: if self.sets.by_org { of_unit.held } else { of_unit.in_flight },
                 wanted: of_unit.wanted,
                 terms: parties.get(unit).entitled.terms,
             }
@@ -85,7 +85,8 @@ impl Pool {
         let Some(interval) = interval.filter(|_| reason == Reason::FairShare) else { return Duration::ZERO };
         let set = self.sets.get(ask.set);
         let standing = self.standing(ask.set, ask.holder, parties);
-        let own = ask.holder.unit(self.sets.by_org).map_or(0, |unit| set.counts(unit).in_flight);
+        let unit = ask.holder.unit(self.sets.by_org);
+        let own = if unit.is_some() { set.held(unit, self.sets.by_org) } else { 0 };
         let until_below = (own + 1).saturating_sub(standing.share);
         retry::until_fair(interval, until_below, (own, set.total), standing.until_loose)
     }

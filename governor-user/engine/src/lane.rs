@@ -134,9 +134,9 @@ impl Standings {
         self.arrivals[slot as usize] = park;
     }
 
-    /// The request of a queue that goes first.
-    fn head(&self, queue: &Queue) -> Option<(ParkId, Slot)> {
-        let newest = self.newest_first && queue.party.is_some();
+    /// The request of a queue that goes first. Those that move go in order of arrival always.
+    fn head(&self, class: Class, queue: &Queue) -> Option<(ParkId, Slot)> {
+        let newest = self.newest_first && class != Class::Move;
         let slot = if newest { queue.waiting.last() } else { queue.waiting.first() }?;
         Some((self.arrivals[slot as usize], slot))
     }
@@ -165,7 +165,7 @@ impl Lane {
         let unit = &self.units[slot];
         let (_, queue) = unit.order.first().expect("a unit without requests is gone");
         let queue = &self.keys[queue];
-        let (_, slot) = standings.head(queue).expect("a queue without requests is gone");
+        let (_, slot) = standings.head(self.key.class, queue).expect("a queue without requests is gone");
         Some(Head { unit: unit.party, key: queue.party, rank: Rank { in_flight, terms: self.key.terms }, park, slot })
     }
 
@@ -231,7 +231,7 @@ impl Lane {
     /// How much a unit and one of its keys hold changed.
     pub(crate) fn reposition(&mut self, standings: &Standings, stand: &Stand) {
         if let Some(queue) = self.by_key.get(&(stand.unit, stand.key)).copied() {
-            self.keys[queue].rank = stand.of_key;
+            self.keys[queue].rank.in_flight = stand.of_key.in_flight;
             self.reorder_queue(standings, queue);
         }
         if let Some(unit) = self.by_unit.get(&stand.unit).copied() {
@@ -240,13 +240,19 @@ impl Lane {
         }
     }
 
-    /// Everybody's count or the order within queues may have changed. `stand` says how a unit's key stands now.
-    pub(crate) fn reorder(&mut self, standings: &Standings, stand: impl Fn(Option<PartyId>, Option<PartyId>) -> Stand) {
+    /// Everybody's count or the order within queues may have changed. `held` and
+    /// `in_flight` say what a unit and a key hold now.
+    pub(crate) fn reorder(
+        &mut self,
+        standings: &Standings,
+        held: impl Fn(Option<PartyId>) -> u32,
+        in_flight: impl Fn(Option<PartyId>) -> u32,
+    ) {
         for queue in self.keys.iter().map(|(queue, _)| queue).collect::<Vec<_>>() {
             let unit = self.keys[queue].unit;
-            let now = stand(self.units[unit].party, self.keys[queue].party);
-            self.units[unit].in_flight = now.of_unit.in_flight;
-            self.keys[queue].rank = now.of_key;
+            let (party, key) = (self.units[unit].party, self.keys[queue].party);
+            self.units[unit].in_flight = held(party);
+            self.keys[queue].rank.in_flight = if party == key { held(party) } else { in_flight(key) };
             self.reorder_queue(standings, queue);
         }
     }
@@ -265,7 +271,7 @@ impl Lane {
     pub(crate) fn is_consistent(&self, standings: &Standings) -> bool {
         let queues = self.keys.iter().all(|(slot, queue)| {
             let ranked = self.units[queue.unit].order.iter().nth(queue.place as usize);
-            let head = standings.head(queue).map(|(park, _)| park);
+            let head = standings.head(self.key.class, queue).map(|(park, _)| park);
             ranked.is_some_and(|((rank, park), owner)| (rank, Some(park), owner) == (queue.rank, head, slot))
         });
         let units = self.units.iter().all(|(slot, unit)| {
@@ -279,7 +285,7 @@ impl Lane {
 
     fn reorder_queue(&mut self, standings: &Standings, queue: Slot) {
         let Queue { unit, rank, place, .. } = self.keys[queue];
-        if let Some((park, _)) = standings.head(&self.keys[queue]) {
+        if let Some((park, _)) = standings.head(self.key.class, &self.keys[queue]) {
             let keys = &mut self.keys;
             self.units[unit].order.rerank(place, (rank, park), |queue, place| keys[queue].place = place);
         }

@@ -189,7 +189,7 @@ impl Engine {
     /// A lease's time is over: its ttl, or its client's grace.
     pub(crate) fn expire(&mut self, id: LeaseId) {
         let Some(lease) = self.give_back(id) else { return };
-        if lease.reclaimed.get().is_some_and(|at| at <= self.now) {
+        if lease.reclaimed.0 <= lease.expires {
             self.totals.reclaimed += 1;
             self.order_revoke(lease.session, id, RevokeReason::Reclaimed);
         } else {

@@ -103,6 +103,12 @@ impl Engine {
         self.lease(lease).map(|lease| lease.session)
     }
 
+    /// The key of a live lease, suspended or not.
+    #[must_use]
+    pub fn key_of(&self, lease: LeaseId) -> Option<KeyId> {
+        self.parties.key_of(self.lease(lease)?.holder)
+    }
+
     /// The pool of a live lease.
     #[must_use]
     pub fn pool_of(&self, lease: LeaseId) -> Option<PoolId> {

@@ -17,7 +17,7 @@ impl Engine {
     pub(crate) fn order_queues(&mut self) {
         let newest_first = self.level == Level::Overloaded && self.node.shed_mode == Mode::Enforce;
         for pool in &mut self.pools {
-            pool.sets.serve_newest_first(newest_first, &self.parties);
+            pool.sets.serve_newest_first(newest_first);
         }
     }
 

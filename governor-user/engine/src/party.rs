@@ -2,7 +2,7 @@
 //! many of their requests count and what they are entitled to. One that has nothing left is forgotten. Knows no pool.
 
 use crate::class::Classes;
-use crate::entitle::{Entitled, Settings};
+use crate::entitle::{Entitled, Settings, Terms};
 use crate::id::{ClassId, KeyId, OrgId};
 use crate::slots::{Slot, Slots};
 use crate::table::Table;
@@ -52,6 +52,10 @@ pub(crate) struct Party {
     pub(crate) entitled: Entitled,
     /// Leases, suspended ones too, and requests.
     references: u32,
+    /// The org that a key's first request named, or that it named none.
+    first_org: Option<PartyId>,
+    /// Other requests of the key named another.
+    pub(crate) in_many_orgs: bool,
 }
 
 /// The parties.
@@ -89,6 +93,12 @@ impl Parties {
         }
     }
 
+    /// The terms of one of a holder's parties.
+    pub(crate) fn terms(&self, holder: Holder, party: Option<PartyId>) -> Terms {
+        let Some(entitled) = party.map(|party| self.get(party).entitled) else { return Terms::default() };
+        if holder.org.is_some() && party == holder.key { entitled.within } else { entitled.terms }
+    }
+
     /// The class a holder is judged by.
     pub(crate) fn class_of(&self, holder: Holder) -> Option<ClassId> {
         holder.classed().and_then(|party| self.classes.resolve(self.get(party).class))
@@ -104,6 +114,13 @@ impl Parties {
             Some(slot) => PartyId(*slot),
             None => self.meet(Name::Org(org)),
         });
+        if let Some(key) = key {
+            let known = &mut self.known[key.0];
+            if known.references == 0 {
+                known.first_org = org;
+            }
+            known.in_many_orgs |= known.first_org != org;
+        }
         let holder = Holder { key, org };
         self.retain(holder);
         holder
@@ -144,7 +161,8 @@ impl Parties {
     /// Whether naming `class` would change the terms of a party that is known and whose class it is.
     pub(crate) fn would_change(&self, party: PartyId, class: Option<ClassId>) -> bool {
         let known = self.get(party);
-        known.class != class && self.entitle(known.name, class).terms != known.entitled.terms
+        let again = self.entitle(known.name, class);
+        (again.terms, again.within) != (known.entitled.terms, known.entitled.within)
     }
 
     /// A request named the class of a party.
@@ -188,7 +206,9 @@ impl Parties {
 
     fn meet(&mut self, name: Name) -> PartyId {
         let entitled = self.entitle(name, None);
-        let slot = self.known.insert(Party { name, class: None, counted: 0, entitled, references: 0 });
+        let party =
+            Party { name, class: None, counted: 0, entitled, references: 0, first_org: None, in_many_orgs: false };
+        let slot = self.known.insert(party);
         match name {
             Name::Key(key) => self.keys.insert(key, slot),
             Name::Org(org) => self.orgs.insert(org, slot),

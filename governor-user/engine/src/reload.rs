@@ -50,7 +50,11 @@ impl Engine {
 
     /// A pool left the policy: its requests can never be valid again, its leases count nowhere.
     fn close_pool(&mut self, id: PoolId) {
-        self.pools[id.index()].present = false;
+        // What it counts is counted on the new terms before it is given back.
+        let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
+        let pool = &mut self.pools[id.index()];
+        pool.rebuild(ledger);
+        pool.present = false;
         let of_pool = self.leases.iter().map(|(_, lease)| lease).filter(|lease| lease.pool == id);
         let mut leases: Vec<LeaseId> = of_pool.map(|lease| lease.id).collect();
         leases.sort_unstable();
@@ -69,7 +73,7 @@ impl Engine {
     }
 
     /// A holder of these names, referenced once more, whose class is the one its request names. If that changes what it
-    /// is entitled to while it holds or awaits something, who waits is served on the new terms first.
+    /// is entitled to while it holds or awaits something, who waits is woken.
     pub(crate) fn meet(&mut self, key: Option<KeyId>, org: Option<OrgId>, class: Option<ClassId>) -> Holder {
         let holder = self.parties.hold(key, org);
         let Some(party) = holder.classed() else { return holder };
@@ -77,7 +81,6 @@ impl Engine {
         self.parties.name_class(party, class);
         if changes {
             self.rebuild_pools();
-            self.settle();
         }
         holder
     }

@@ -110,7 +110,7 @@ impl Engine {
             kind: held.kind,
             child: false,
             priority: held.priority,
-            traffic: held.traffic,
+            traffic: pool.traffic.known_now(held.traffic),
             ends_with_client: held.ends_with_client,
             client_gone: false,
             suspended: held.suspended,

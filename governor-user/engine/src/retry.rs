@@ -97,9 +97,9 @@ impl TypicalService {
         });
     }
 
-    /// Whether work begun now can be expected to end by `deadline`. Nothing known: yes.
+    /// Whether work begun now can be expected to end by `deadline`. Nothing known: it takes no time.
     pub(crate) fn fits(&self, now: Instant, deadline: Instant) -> bool {
-        self.estimate.is_none_or(|typical| now.after(typical) <= deadline)
+        now.after(self.estimate.unwrap_or(Duration::ZERO)) <= deadline
     }
 }
 

@@ -2,6 +2,7 @@
 //! lease or one parked request at a time, and an entry is gone when it reaches 0. Knows no limits.
 
 use crate::demand::Demand;
+use crate::entitle::Terms;
 use crate::id::MemberId;
 use crate::lane::{Lane, LaneKey, Rank, Stand, Standings};
 use crate::park::{Ask, Class, ParkId};
@@ -24,8 +25,11 @@ impl SetId {
 /// What one party has over a candidate set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
+    /// In flight of a key.
     pub(crate) in_flight: u32,
-    /// In flight and parked; kept where the rule asks for it, for whom shares are for.
+    /// In flight of whom shares are for: of an org, of a key's requests without one. Kept where shares are for orgs.
+    pub(crate) held: u32,
+    /// The same and parked.
     pub(crate) wanted: u32,
 }
 
@@ -75,6 +79,11 @@ impl CandidateSet {
         key.map_or(self.keyless, |key| self.counts(key).in_flight)
     }
 
+    /// In flight of whom a share is for.
+    pub(crate) fn held(&self, unit: Option<PartyId>, by_org: bool) -> u32 {
+        unit.map_or(self.keyless, |unit| if by_org { self.counts(unit).held } else { self.counts(unit).in_flight })
+    }
+
     /// Parties that have anything here. For checks.
     pub(crate) fn parties(&self) -> usize {
         self.of.len()
@@ -102,10 +111,9 @@ impl CandidateSet {
         self.active_keys += u32::from(of_key.in_flight == 1);
         if by_org {
             let unit = holder.org.unwrap_or(key);
-            if unit != key {
-                self.of.entry(unit).in_flight += 1;
-            }
-            self.want(unit, parties);
+            let of_unit = self.of.entry(unit);
+            (of_unit.held, of_unit.wanted) = (of_unit.held + 1, of_unit.wanted + 1);
+            self.demand.add(parties.get(unit).entitled.terms, of_unit.wanted);
         }
     }
 
@@ -119,10 +127,8 @@ impl CandidateSet {
         };
         if by_org {
             let unit = holder.org.unwrap_or(key);
-            self.unwant(unit, parties);
-            if unit != key {
-                self.change(unit, |of| of.in_flight -= 1);
-            }
+            let left = self.change(unit, |of| (of.held, of.wanted) = (of.held - 1, of.wanted - 1));
+            self.demand.remove(parties.get(unit).entitled.terms, left.wanted + 1);
         }
         let left = self.change(key, |of| of.in_flight -= 1);
         self.active_keys -= u32::from(left.in_flight == 0);
@@ -197,14 +203,12 @@ impl CandidateSet {
     }
 
     /// Everybody's count or the order within queues may have changed.
-    pub(crate) fn reorder(&mut self, standings: &Standings, by_org: bool, parties: &Parties) {
+    pub(crate) fn reorder(&mut self, standings: &Standings, by_org: bool) {
         let mut lanes = std::mem::take(&mut self.lanes);
         for lane in &mut lanes {
-            let class = lane.key.class;
-            lane.reorder(standings, |unit, key| {
-                let org = unit.filter(|unit| Some(*unit) != key);
-                self.stand(class, Holder { key, org }, by_org, parties)
-            });
+            if lane.key.class != Class::Move {
+                lane.reorder(standings, |unit| self.held(unit, by_org), |key| self.in_flight(key));
+            }
         }
         self.lanes = lanes;
     }
@@ -215,14 +219,15 @@ impl CandidateSet {
         if class == Class::Move {
             return Stand::default();
         }
-        let terms = |party: Option<PartyId>| party.map(|party| parties.get(party).entitled.terms).unwrap_or_default();
+        let terms = |party: Option<PartyId>| {
+            let terms = parties.terms(holder, party);
+            // Floors are part of one rule; weights order who waits under each.
+            if by_org { terms } else { Terms { floor: 0, ..terms } }
+        };
         let (key, unit) = (holder.key, holder.unit(by_org));
-        Stand {
-            unit,
-            of_unit: Rank { in_flight: self.in_flight(unit), terms: terms(unit) },
-            key,
-            of_key: Rank { in_flight: self.in_flight(key), terms: terms(key) },
-        }
+        let of_unit = Rank { in_flight: self.held(unit, by_org), terms: terms(unit) };
+        let of_key = if unit == key { of_unit } else { Rank { in_flight: self.in_flight(key), terms: terms(key) } };
+        Stand { unit, of_unit, key, of_key }
     }
 }
 

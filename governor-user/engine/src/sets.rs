@@ -160,7 +160,12 @@ impl Sets {
         for (_, set) in self.slots.iter_mut() {
             if member.is_none_or(|member| set.contains(member)) {
                 change(set);
-                if set.has_waiters() {
+                if !set.has_waiters() {
+                    continue;
+                }
+                if holder.key.is_some_and(|key| parties.get(key).in_many_orgs) {
+                    set.reorder(&self.standings, self.by_org);
+                } else {
                     let stand = set.stand(crate::park::Class::Keyed, holder, self.by_org, parties);
                     set.reposition(&self.standings, &stand);
                 }
@@ -227,11 +232,11 @@ impl Sets {
     }
 
     /// Who is served first of a key changed.
-    pub(crate) fn serve_newest_first(&mut self, newest_first: bool, parties: &Parties) {
+    pub(crate) fn serve_newest_first(&mut self, newest_first: bool) {
         if self.standings.newest_first != newest_first {
             self.standings.newest_first = newest_first;
             for (_, set) in self.slots.iter_mut() {
-                set.reorder(&self.standings, self.by_org, parties);
+                set.reorder(&self.standings, self.by_org);
             }
         }
     }
@@ -259,7 +264,7 @@ impl Sets {
                     set.want(*unit, parties);
                 }
             }
-            set.reorder(&self.standings, by_org, parties);
+            set.reorder(&self.standings, by_org);
             self.slots[id.0] = set;
         }
     }

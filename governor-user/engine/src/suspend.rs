@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::id::{LeaseId, MemberId, RequestId, SessionId};
 use crate::io::{Kind, RejectReason};
-use crate::lease::Lease;
+use crate::lease::{Lease, Moment};
 use crate::park::{Ask, Class, Errand};
 use crate::time::Duration;
 
@@ -63,7 +63,7 @@ impl Engine {
         let now = self.now;
         let Some(lease) = self.lease_mut(id) else { return };
         (lease.suspended, lease.relocated, lease.member) = (false, false, member);
-        (lease.granted, lease.park_until) = (now, ask.until);
+        (lease.granted, lease.park_until, lease.deadline) = (now, ask.until, Moment::from(ask.deadline));
         let (pool, seat) = (lease.pool, lease.seat());
         self.suspended -= 1;
         self.totals.resumed += 1;

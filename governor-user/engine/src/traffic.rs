@@ -41,6 +41,11 @@ impl Traffic {
         self.known.get(kind.index()).filter(|kind| kind.present)
     }
 
+    /// A kind a request names, if it is in the policy now.
+    pub(crate) fn known_now(&self, kind: Option<TrafficId>) -> Option<TrafficId> {
+        kind.filter(|kind| self.get(*kind).is_some())
+    }
+
     /// The kind of this name.
     pub(crate) fn find(&self, name: &str) -> Option<TrafficId> {
         self.order.iter().copied().find(|kind| self.get(*kind).is_some_and(|kind| kind.policy.name == name))

@@ -159,6 +159,7 @@ impl Engine {
 
     fn key_view(&self, pool: &Pool, key: KeyId, held: Held) -> KeyView {
         let entitled = held.holder.key.map(|party| self.parties.get(party).entitled);
+        let terms = self.parties.terms(held.holder, held.holder.key);
         let share = || pool.standing(SetId::EVERYBODY, held.holder, &self.parties).share;
         KeyView {
             key,
@@ -166,8 +167,8 @@ impl Engine {
             in_flight: held.in_flight,
             parked: held.parked,
             share: (pool.policy.fair_share != FairShare::Off).then(share),
-            weight: entitled.map_or(1, |entitled| entitled.terms.weight),
-            floor: entitled.map_or(0, |entitled| entitled.terms.floor),
+            weight: terms.weight,
+            floor: terms.floor,
             cap: entitled.and_then(|entitled| entitled.cap).unwrap_or(0),
         }
     }

@@ -1,6 +1,5 @@
 //! Who waits, and who of them goes when something changed.
 
-use crate::admit::Refusal;
 use crate::engine::Engine;
 use crate::id::PoolId;
 use crate::io::{Output, RejectReason};
@@ -85,14 +84,6 @@ impl Engine {
         let refusal = self.refusal(&ask, judged.err().unwrap_or(Obstacle::Exhausted));
         self.wake(ask.pool);
         self.shed(ask, refusal);
-    }
-
-    /// A parked request is refused for another reason than what it waits for.
-    pub(crate) fn shed_parked(&mut self, slot: Slot, refusal: Refusal) {
-        if let Some(Parked { ask, .. }) = self.unpark(slot) {
-            self.wake(ask.pool);
-            self.shed(ask, refusal);
-        }
     }
 
     /// Grants to parked requests of a pool until none can go: most deserving first.

@@ -113,7 +113,8 @@ impl Facts {
             103..109 => {
                 let idle = self.idle.pop().filter(|_| self.random.chance(85));
                 let (session, lease) = idle.unwrap_or_else(|| self.any_lease(session));
-                Input::Resume { session, request: self.any_request(), lease }
+                let max_wait = self.random.chance(30).then(|| self.any_millis(4_000));
+                Input::Resume { session, request: self.any_request(), lease, max_wait }
             }
             109..113 => {
                 let (session, work) = self.any_work(session);

@@ -7,7 +7,8 @@ use governor_engine::io::{Acquire, Decision, Held, Input, Level, Output, Priorit
 use governor_engine::policy::Policy;
 
 /// What is compared without being asked for.
-const COMPARED: &[&str] = &[];
+const COMPARED: &[&str] =
+    &["orgs", "caps", "overrides", "levels", "nested", "idle", "gone", "traffic", "early", "decisions"];
 
 /// Whether a part is compared. `SIM_PARTS=all`, or a list of names, asks for more.
 pub(crate) fn is_compared(part: &str) -> bool {

@@ -123,7 +123,7 @@ impl Model {
         let origin = self.origin_and_status(w, reason, origin, Reason::FairShare);
         let id = self.next_record_id();
         let mut decision = self.decision(w, id, outcome, reason, origin);
-        decision.retry_after = self.would_tell(w, reason, Origin::Pool, id);
+        decision.retry_after = self.would_tell(w, reason, origin.0, id);
         self.out.push(Output::WouldHave { decision });
         true
     }

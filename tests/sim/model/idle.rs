@@ -2,6 +2,7 @@
 
 use governor_engine::id::{LeaseId, RequestId, SessionId};
 use governor_engine::io::{Output, RejectReason, RevokeReason, Work};
+use governor_engine::time::Duration;
 
 use super::{Lease, Model, Parked, Task, index};
 
@@ -19,7 +20,7 @@ impl Model {
         }
     }
 
-    pub(super) fn resume(&mut self, session: SessionId, request: RequestId, id: LeaseId) {
+    pub(super) fn resume(&mut self, session: SessionId, request: RequestId, id: LeaseId, max_wait: Option<Duration>) {
         if self.parked.iter().any(|w| (w.session, w.request) == (session, request)) {
             return self.reject(session, request, RejectReason::DuplicateRequest);
         }
@@ -29,6 +30,7 @@ impl Model {
             return self.reject(session, request, RejectReason::NoSuchLease);
         };
         self.open_session(session);
+        let longest = self.pools[index(lease.pool.0)].policy.max_wait;
         let w = Parked {
             order: 0,
             session,
@@ -43,7 +45,7 @@ impl Model {
             candidates: lease.candidates,
             sticky: lease.member,
             arrived: self.now,
-            until: self.now.after(self.pools[index(lease.pool.0)].policy.max_wait),
+            until: self.now.after(longest.min(max_wait.unwrap_or(longest))),
             deadline: None,
             task: Task::Resume(id),
             recorded: false,

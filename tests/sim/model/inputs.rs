@@ -52,7 +52,7 @@ impl Model {
                 }
             }
             Input::Suspend { session, lease } => self.suspend(session, lease),
-            Input::Resume { session, request, lease } => self.resume(session, request, lease),
+            Input::Resume { session, request, lease, max_wait } => self.resume(session, request, lease, max_wait),
             Input::ClientGone { session, work } => self.client_gone(session, work),
             Input::OverloadChanged { level } => self.level = level,
             Input::TierIs { org, class, ttl } => {

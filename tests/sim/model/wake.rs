@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use governor_engine::id::{KeyId, PoolId};
-use governor_engine::io::Reason;
+use governor_engine::io::{Kind, Reason};
 use governor_engine::policy::FairShare;
 
 use super::{Answer, Model, Parked, Task, Unit, index};
@@ -63,10 +63,38 @@ impl Model {
         if let Some(first) = moves.map(|w| w.order).min() {
             return Some(first);
         }
-        let ranked: Vec<(&Parked, Claim)> = able.into_iter().map(|w| (w, self.unit_claim(w))).collect();
-        let best = ranked.iter().map(|(_, claim)| *claim).min_by(|a, b| a.cmp(*b))?;
+        let mut queues: Vec<Vec<&Parked>> = vec![];
+        for w in able {
+            match queues.iter_mut().find(|queue| self.waits_alike(queue[0], w)) {
+                Some(queue) => queue.push(w),
+                None => queues.push(vec![w]),
+            }
+        }
+        let mut heads: Vec<(Claim, u64)> = queues.iter().map(|queue| self.head(queue)).collect();
+        heads.sort_by(|(a, a_order), (b, b_order)| a.cmp(*b).then(a_order.cmp(b_order)));
+        heads.first().map(|(_, order)| *order)
+    }
+
+    /// Nothing but what they hold decides between these two: they wait for the same members, under the same rules and on
+    /// the same terms.
+    fn waits_alike(&self, a: &Parked, b: &Parked) -> bool {
+        let terms = |w: &Parked| {
+            let in_org = w.who.org.is_some();
+            self.unit(w).map(|unit| (self.weight(unit, in_org), self.floor(unit, in_org)))
+        };
+        let door = |w: &Parked| match w.kind {
+            Kind::Reattach => (w.kind, false, None),
+            Kind::Ordinary | Kind::Exempt => (w.kind, w.who.key.is_some(), w.traffic),
+        };
+        a.candidates == b.candidates && door(a) == door(b) && terms(a) == terms(b)
+    }
+
+    /// Of those who wait alike: whom the most deserving unit sends. Each of those that deserve it equally sends one; of
+    /// these the longest waiting goes.
+    fn head(&self, queue: &[&Parked]) -> (Claim, u64) {
+        let ranked: Vec<(&Parked, Claim)> = queue.iter().map(|w| (*w, self.unit_claim(w))).collect();
+        let best = ranked.iter().map(|(_, claim)| *claim).min_by(|a, b| a.cmp(*b)).unwrap();
         let equal: Vec<&Parked> = ranked.iter().filter(|(_, c)| c.cmp(best).is_eq()).map(|(w, _)| *w).collect();
-        // Each of those who deserve it equally sends one; of these the longest waiting goes.
         let mut units: Vec<Option<Unit>> = equal.iter().map(|w| self.unit(w)).collect();
         units.sort();
         units.dedup();
@@ -74,7 +102,7 @@ impl Model {
             let own: Vec<&Parked> = equal.iter().copied().filter(|w| self.unit(w) == *unit).collect();
             self.next_within(&own)
         };
-        units.iter().filter_map(sends).min()
+        (best, units.iter().filter_map(sends).min().unwrap())
     }
 
     /// Whom a unit sends of these: of the key that is worst off, the oldest, or the newest under overload.
