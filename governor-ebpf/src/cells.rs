@@ -3,7 +3,7 @@
 
 use crate::atomic::Cell;
 use core::mem::offset_of;
-use governor_common::abi::{CgroupState, GlobalStats, ListenerState, Marker};
+use governor_common::abi::{CgroupState, GlobalStats, ListenPort, ListenerState, Marker};
 
 /// A value of the listener map.
 #[repr(C)]
@@ -11,6 +11,7 @@ pub(crate) struct ListenerCell {
     opened_ns: u64,
     pub(crate) closed_ns: Cell<u64>,
     pub(crate) enqueued: Cell<u64>,
+    pub(crate) moved: Cell<u64>,
     pub(crate) accepted: Cell<u64>,
     pub(crate) overflow_syn: Cell<u64>,
     pub(crate) overflow_ack: Cell<u64>,
@@ -34,6 +35,12 @@ impl ListenerCell {
         self.opened_ns != 0
     }
 
+    /// Where it listens; the socket itself forgets a port that the kernel chose before its end is reported.
+    #[inline(always)]
+    pub(crate) fn listen_port(&self) -> ListenPort {
+        ListenPort { netns: self.netns, port: u32::from(self.port) }
+    }
+
     /// The value now; fields that other CPUs write may be of different moments.
     #[inline(always)]
     pub(crate) fn snapshot(&self) -> ListenerState {
@@ -41,6 +48,7 @@ impl ListenerCell {
             opened_ns: self.opened_ns,
             closed_ns: self.closed_ns.load(),
             enqueued: self.enqueued.load(),
+            moved: self.moved.load(),
             accepted: self.accepted.load(),
             overflow_syn: self.overflow_syn.load(),
             overflow_ack: self.overflow_ack.load(),
@@ -76,6 +84,7 @@ pub(crate) struct StatsCell {
     pub(crate) untracked_connections: Cell<u64>,
     pub(crate) seeded: Cell<u64>,
     pub(crate) contended: Cell<u64>,
+    pub(crate) handed_on: Cell<u64>,
 }
 
 /// The mark on a socket; written under the socket's lock only, but cells all the same, so that no pointer is needed.
@@ -98,7 +107,7 @@ macro_rules! same_layout {
 }
 
 same_layout!(ListenerCell, ListenerState:
-    opened_ns, closed_ns, enqueued, accepted, overflow_syn, overflow_ack, lost, head_ns, owner_cgroup, address, netns, depth, peak, backlog, port, family);
+    opened_ns, closed_ns, enqueued, moved, accepted, overflow_syn, overflow_ack, lost, head_ns, owner_cgroup, address, netns, depth, peak, backlog, port, family);
 same_layout!(CgroupCell, CgroupState: inbound_opened, inbound_closed, outbound_opened, outbound_closed);
-same_layout!(StatsCell, GlobalStats: lost_events, untracked_listeners, untracked_connections, seeded, contended);
+same_layout!(StatsCell, GlobalStats: lost_events, untracked_listeners, untracked_connections, seeded, contended, handed_on);
 same_layout!(MarkerCell, Marker: cgroup, enqueued_ns, listener, counted, direction, stage);

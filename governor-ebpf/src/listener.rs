@@ -16,6 +16,7 @@ pub(crate) fn describe(sk: Sock, opened_ns: u64) -> ListenerState {
         opened_ns,
         closed_ns: 0,
         enqueued: 0,
+        moved: 0,
         accepted: 0,
         overflow_syn: 0,
         overflow_ack: 0,
@@ -93,7 +94,9 @@ pub(crate) fn close(sk: Sock, now_ns: u64) -> Result<bool, Error> {
         return Ok(false);
     }
     listener.depth.store(sk.depth());
-    if !sk.hands_its_queue_on() {
+    if sk.hands_its_queue_on() {
+        maps::note_handed_on(listener.listen_port(), now_ns);
+    } else {
         listener.lost.store(u64::from(sk.depth()));
     }
     listener.closed_ns.store(now_ns);

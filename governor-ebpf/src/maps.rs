@@ -5,7 +5,7 @@ use crate::cells::{CgroupCell, ListenerCell, MarkerCell, StatsCell};
 use crate::error::Error;
 use crate::sock::Sock;
 use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST, BPF_SK_STORAGE_GET_F_CREATE};
-use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray, RingBuf};
+use aya_ebpf::btf_maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use aya_ebpf::helpers::generated::{bpf_sk_storage_delete, bpf_sk_storage_get};
 use aya_ebpf::macros::btf_map;
 use core::ptr;
@@ -28,6 +28,10 @@ static LISTEN_PORTS: HashMap<ListenPort, u32, { MAX_LISTEN_PORTS as usize }> = H
 
 #[btf_map]
 static STATS: Array<GlobalStats, 1> = Array::new();
+
+/// When a listener on this port last closed and handed its queue on. Old ports make room for new ones.
+#[btf_map]
+static HANDED_ON: LruHashMap<ListenPort, u64, 1024> = LruHashMap::new();
 
 /// The cookie of the listener whose enqueue was counted last on this CPU, until the twin has read it.
 #[btf_map]
@@ -156,6 +160,27 @@ pub(crate) fn remember_port(port: ListenPort) -> Result<(), Error> {
 #[inline(always)]
 pub(crate) fn is_listen_port(port: ListenPort) -> bool {
     LISTEN_PORTS.get_ptr(port).is_some()
+}
+
+/// Remembers that a listener hands its queue on to others of its port.
+#[inline(always)]
+pub(crate) fn note_handed_on(port: ListenPort, now_ns: u64) {
+    // A full map makes room; if it cannot, the connections count as new ones.
+    let _unknown = HANDED_ON.insert(port, now_ns, u64::from(BPF_ANY));
+    count(|stats| &stats.handed_on);
+}
+
+/// When a listener on this port last handed its queue on; 0 if none did.
+#[inline(always)]
+pub(crate) fn handed_on_at(port: ListenPort) -> u64 {
+    // Most hosts never see it, and so need no look-up at each enqueue.
+    // SAFETY: as in `listener`.
+    let ever = STATS.get_ptr(0).is_some_and(|stats| unsafe { &*stats.cast::<StatsCell>() }.handed_on.load() != 0);
+    if !ever {
+        return 0;
+    }
+    // SAFETY: as in `listener`; a number written in one piece.
+    HANDED_ON.get_ptr(port).map_or(0, |moment| unsafe { moment.read_volatile() })
 }
 
 /// The mark on a socket.

@@ -22,6 +22,7 @@ static OFFSETS: Offsets = Offsets {
     has_ipv6: 0,
     has_queue: 0,
     queue_head: 0,
+    queue_tail: 0,
     queue_half_open: 0,
     request_child: 0,
     request_next: 0,

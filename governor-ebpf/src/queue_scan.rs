@@ -26,8 +26,8 @@ pub(crate) fn handle(ctx: *const Context) -> i32 {
     }
     let depth = sk.depth();
     if depth != 0 {
-        let queue::Walk { walked, abandoned, unstamped, oldest_ns } = queue::walk(sk);
-        write_record(&context, &QueueRecord { cookie: sk.cookie(), oldest_ns, depth, walked, abandoned, unstamped });
+        let queue::Walk { walked, abandoned, oldest_ns } = queue::walk(sk);
+        write_record(&context, &QueueRecord { cookie: sk.cookie(), oldest_ns, depth, walked, abandoned, _pad: 0 });
     }
     GO_ON
 }

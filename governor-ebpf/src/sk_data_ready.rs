@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::sock::Sock;
-use crate::{listener, maps};
+use crate::{listener, maps, queue};
 use aya_ebpf::programs::BtfTracePointContext;
 use core::ffi::c_void;
 use governor_ebpf::transition::state;
@@ -41,6 +41,9 @@ fn listener_of(ctx: &BtfTracePointContext) -> Option<Sock> {
 #[inline(always)]
 fn count(sk: Sock, cookie: u64) -> Result<(), Error> {
     let listener = listener::find(sk, cookie)?;
-    listener.enqueued.add(1);
+    let handed_on = maps::handed_on_at(listener.listen_port());
+    let counter =
+        if handed_on != 0 && queue::last_was_there_at(sk, handed_on) { &listener.moved } else { &listener.enqueued };
+    counter.add(1);
     listener::refresh(sk, cookie, listener)
 }

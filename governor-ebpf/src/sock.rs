@@ -99,6 +99,12 @@ impl Sock {
         if target.is_null() { None } else { Some(Self(target)) }
     }
 
+    /// As [`Self::pointer`], without a look: what is read behind a null pointer is 0, and no helper takes it for a socket.
+    #[inline(always)]
+    pub(crate) fn pointer_or_null(self, offset: usize) -> Self {
+        Self(self.read(offset))
+    }
+
     #[inline(always)]
     fn net(self) -> Self {
         Self(self.read(offset!(sock_net)))

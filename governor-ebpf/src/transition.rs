@@ -70,11 +70,13 @@ pub const fn is_open(socket_state: i32) -> bool {
         && socket_state < state::NEW_SYN_RECV
 }
 
-/// Whether a connection in an accept queue still has its client: a Fast Open one waits before it is established.
+/// 1 for a connection in an accept queue whose client has closed or reset it, else 0: a Fast Open one waits before it is
+/// established. Without a branch, see `queue`.
 #[inline(always)]
 #[must_use]
-pub const fn is_waiting(socket_state: i32) -> bool {
-    matches!(socket_state, state::ESTABLISHED | state::SYN_RECV)
+pub const fn abandoned(socket_state: i32) -> u32 {
+    const WAITING: u32 = 1 << state::ESTABLISHED | 1 << state::SYN_RECV;
+    (!WAITING >> (socket_state.unsigned_abs() & 31)) & 1
 }
 
 #[cfg(test)]
@@ -104,6 +106,12 @@ mod tests {
     fn sockets_that_connect_to_each_other_are_outbound() {
         assert_eq!(classify(state::SYN_SENT, state::ESTABLISHED), Some(Change::Opened(Direction::Outbound)));
         assert_eq!(classify(state::SYN_SENT, state::SYN_RECV), Some(Change::OutboundMet));
+    }
+
+    #[test]
+    fn a_queued_connection_waits_until_its_client_ends_it() {
+        let waiting: Vec<i32> = (1..13).filter(|&number| abandoned(number) == 0).collect();
+        assert_eq!(waiting, [state::ESTABLISHED, state::SYN_RECV]);
     }
 
     #[test]

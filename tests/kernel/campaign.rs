@@ -1,7 +1,7 @@
 //! Connections of every ending, with the plane started anew in between: nothing may be left on any gauge. Short in a
 //! normal run; `GOVERNOR_FULL=1` makes it 100,000 connections.
 
-use crate::variants::set_migration;
+use crate::variants::MIGRATE;
 use crate::world::{eventually, listeners_in, namespace, open_in, options, plane_with};
 use governor_user::kernel::{Options, view::Tier};
 use std::time::Duration;
@@ -54,7 +54,7 @@ fn nothing_is_left_of_connections_of_every_ending_across_restarts() {
     let of_client = Cgroup::create("campaign-client").unwrap();
     let busy = Options { audit_every: Duration::from_millis(200), ..options(Tier::Tracepoint) };
     // Without it the queue is lost, which is an ending too.
-    set_migration(&namespace, "1");
+    let _handed_on = namespace.set(MIGRATE, "1");
     // Survives every life of the plane, and is counted in each.
     let (mut server, mut client) = (Peer::start_in(&namespace, &of_server), Peer::start_in(&namespace, &of_client));
     let steady = server.listen("127.0.0.1", 16);

@@ -77,3 +77,32 @@ fn the_root_of_a_host_with_v1_controllers_is_nobodys_group() {
         assert!(seen.degraded.iter().any(|line| line.contains("v2 root")), "{:?}", seen.degraded);
     }
 }
+
+#[test]
+fn counts_follow_the_path_of_a_cgroup_that_is_made_again() {
+    for tier in [Tier::Tracepoint, Tier::Netlink] {
+        let Some(namespace) = namespace() else { return };
+        let first = Cgroup::create("again").unwrap();
+        let (path, old_id) = (first.path().to_owned(), first.id());
+        let Some(plane) = plane(tier) else { return };
+        let mut server = Peer::start_in(&namespace, &first);
+        let mut client = Peer::start(&namespace);
+        let port = server.listen("127.0.0.1", 64);
+        client.connect("127.0.0.1", port, 10);
+        eventually(&plane, "10 in the first", |seen| open_in(seen, &path) == (10, 0));
+        drop((server, first));
+
+        let second = Cgroup::create("again").unwrap();
+        assert_ne!(second.id(), old_id, "a folder made again has another id");
+        let mut server = Peer::start_in(&namespace, &second);
+        let mut client = Peer::start(&namespace);
+        let port = server.listen("127.0.0.1", 64);
+        client.connect("127.0.0.1", port, 4);
+        let seen = eventually(&plane, "4 in the second, by the same path", |seen| {
+            open_in(seen, &path) == (4, 0) && !seen.cgroups.iter().flatten().any(|group| group.id == old_id)
+        });
+        let groups: Vec<_> =
+            seen.cgroups.iter().flatten().filter(|group| group.path.as_deref() == Some(path.as_str())).collect();
+        assert_eq!(groups.iter().map(|group| group.id).collect::<Vec<_>>(), [second.id()]);
+    }
+}

@@ -1,6 +1,6 @@
 //! The counters of a whole network namespace, held against `nstat`.
 
-use crate::world::{eventually, namespace, plane};
+use crate::world::{eventually, listener, namespace, plane};
 use governor_user::kernel::view::{FindingKind, NamespaceView, Observation, Tier};
 use support::{netns::Netns, nstat, peer::Peer};
 
@@ -77,4 +77,44 @@ fn a_namespace_that_ends_takes_its_counters_along_and_a_new_one_starts_at_its_ow
         of(seen, &second).is_some_and(|row| row.counters.listen_overflows >= Some(1))
     });
     assert!(of(&seen, &second).unwrap().counters.listen_overflows.unwrap() < 1_000_000, "no wrapped difference");
+}
+
+#[test]
+fn half_open_floods_press_on_no_accept_queue() {
+    const FLOOD: u32 = 20;
+    const NAMES: [&str; 5] = [
+        "TcpExtSyncookiesSent",
+        "TcpExtTCPReqQFullDoCookies",
+        "TcpExtTCPReqQFullDrop",
+        "TcpExtListenDrops",
+        "TcpExtListenOverflows",
+    ];
+    // A table of backlog 8 holds 9.
+    for (cookies, expected) in [("1", [11, 11, 0, 0, 0]), ("0", [0, 0, 11, 11, 0]), ("2", [20, 20, 0, 0, 0])] {
+        let Some(namespace) = namespace() else { return };
+        namespace.add_nowhere().unwrap();
+        assert!(namespace.set("ipv4/tcp_syncookies", cookies));
+        let Some(plane) = plane(Tier::Tracepoint) else { return };
+        let mut server = Peer::start(&namespace);
+        let port = server.listen("127.0.0.1", 8);
+        eventually(&plane, "the namespace", |seen| of(seen, &namespace).is_some());
+        server.spoof(port, FLOOD);
+        assert_eq!(nstat::counters(&namespace, &NAMES), expected, "tcp_syncookies={cookies}");
+
+        let seen = eventually(&plane, "half-open pressure", |seen| {
+            let findings = of(seen, &namespace).map(|row| row.findings).unwrap_or_default();
+            findings.iter().any(|finding| finding.kind == FindingKind::HalfOpenPressure)
+        });
+        let findings = of(&seen, &namespace).unwrap().findings;
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(findings[0].critical, cookies == "0", "only without cookies are real clients turned away");
+        let row = listener(&seen, &namespace, port).unwrap();
+        assert_eq!((row.depth, row.overflows_total.unwrap_or(0)), (0, 0));
+
+        // A real client, which the kernel lets in by a cookie or not at all.
+        let mut client = Peer::start(&namespace);
+        client.begin("127.0.0.1", port, 1);
+        let opened = nstat::counters(&namespace, &["TcpPassiveOpens"]);
+        assert_eq!(opened, [u64::from(cookies != "0")], "tcp_syncookies={cookies}");
+    }
 }

@@ -96,3 +96,58 @@ fn last_packets_of_handshakes_refused_sum_to_the_kernels_count() {
         stages(seen, &namespace, port).is_some_and(|(syn, ack)| ack >= 2 && syn + ack == oracle)
     });
 }
+
+#[test]
+fn cookies_refused_at_their_return_sum_to_the_kernels_count() {
+    let Some(namespace) = namespace() else { return };
+    assert!(namespace.set("ipv4/tcp_syncookies", "2"));
+    let Some(plane) = plane(Tier::Tracepoint) else { return };
+    if !sees_both_stages(&plane) {
+        return;
+    }
+    let (mut server, mut client) = (Peer::start(&namespace), Peer::start(&namespace));
+    for address in ["127.0.0.1", "::1"] {
+        // The server misses the end of the handshakes, and hears of all four clients when they speak.
+        let port = server.listen(address, 1);
+        server.hear_syns_only(port);
+        client.connect(address, port, 4);
+        server.hear_all(port);
+        let before = nstat::counters(&namespace, &[OVERFLOWS])[0];
+        client.say(0, 4);
+        let seen = eventually(&plane, "2 queued, 2 refused", |seen| {
+            let oracle = nstat::counters(&namespace, &[OVERFLOWS])[0] - before;
+            listener(seen, &namespace, port).is_some_and(|row| row.depth == 2)
+                && stages(seen, &namespace, port).is_some_and(|(syn, ack)| ack >= 2 && syn + ack == oracle)
+        });
+        assert_eq!(stages(&seen, &namespace, port).map(|(syn, _)| syn), Some(0));
+        client.close_connections();
+        server.close_all();
+    }
+}
+
+#[test]
+fn a_syn_refused_for_too_many_half_open_connections_is_no_overflow() {
+    const NAMES: [&str; 2] = ["TcpExtTCPReqQFullDrop", "TcpExtListenOverflows"];
+    let Some(namespace) = namespace() else { return };
+    namespace.add_nowhere().unwrap();
+    assert!(namespace.set("ipv4/tcp_syncookies", "0"));
+    let Some(plane) = plane(Tier::Tracepoint) else { return };
+    if !sees_both_stages(&plane) {
+        return;
+    }
+    let (mut server, mut client) = (Peer::start(&namespace), Peer::start(&namespace));
+    let port = server.listen("127.0.0.1", 4);
+    server.spoof(port, 2);
+    client.connect("127.0.0.1", port, 3);
+    server.relisten(port, 1);
+    // Both tables are over the limit now, and the kernel looks at the half-open one first.
+    let seen = eventually(&plane, "a full queue", |seen| {
+        listener(seen, &namespace, port).is_some_and(|row| row.is_full() == Some(true))
+    });
+    eventually(&plane, "two more looks", |later| later.taken_ns > seen.taken_ns + 50_000_000);
+    client.begin("127.0.0.1", port, 3);
+    assert_eq!(nstat::counters(&namespace, &NAMES), [3, 0]);
+    let begun = plane.observations().borrow().taken_ns;
+    let seen = eventually(&plane, "a look at it", |seen| seen.taken_ns > begun + 50_000_000);
+    assert_eq!(stages(&seen, &namespace, port), Some((0, 0)));
+}

@@ -3,10 +3,12 @@
 use crate::world::{eventually, listener, listeners_in, namespace, open_in, plane};
 use governor_user::kernel::{
     groups::groups,
-    view::{Protocol, Tier},
+    view::{FindingKind, HookEvent, Observation, Protocol, Tier},
 };
-use std::fs;
-use support::{cgroup::Cgroup, netns::Netns, peer::Peer};
+use support::{cgroup::Cgroup, nstat, peer::Peer, ss};
+
+/// Whether the queue of a listener that closes goes to another of its group.
+pub(crate) const MIGRATE: &str = "ipv4/tcp_migrate_req";
 
 const TIERS: [Tier; 2] = [Tier::Tracepoint, Tier::Netlink];
 
@@ -66,13 +68,13 @@ fn members_of_a_reuse_port_group_are_rows_of_their_own_and_the_group_is_as_full_
 
 #[test]
 fn closing_a_member_loses_its_queue_unless_migration_is_on() {
-    for migrate in ["0", "1"] {
+    for (tier, migrate) in TIERS.into_iter().flat_map(|tier| [(tier, "0"), (tier, "1")]) {
         let Some(namespace) = namespace() else { return };
-        if !set_migration(&namespace, migrate) {
+        if !namespace.set(MIGRATE, migrate) {
             support::skip("this kernel has no tcp_migrate_req");
             return;
         }
-        let Some(plane) = plane(Tier::Netlink) else { return };
+        let Some(plane) = plane(tier) else { return };
         let mut server = Peer::start(&namespace);
         let mut client = Peer::start(&namespace);
         let port = server.listen_group("127.0.0.1", 100, 2);
@@ -86,8 +88,105 @@ fn closing_a_member_loses_its_queue_unless_migration_is_on() {
         let seen = eventually(&plane, "one member", |seen| listeners_in(seen, &namespace).len() == 1);
         let left = listeners_in(&seen, &namespace).remove(0);
         let survivor = before.iter().find(|row| row.cookie == left.cookie).unwrap();
+        if migrate == "1" && nstat::counters(&namespace, &["TcpExtTCPMigrateReqSuccess"]) == [0] {
+            support::skip("tcp_migrate_req has no effect on this kernel");
+            return;
+        }
         let expected = if migrate == "1" { 40 } else { survivor.depth };
         assert_eq!(left.depth, expected, "tcp_migrate_req={migrate}");
+        assert_eq!(left.accepted_total, survivor.accepted_total.map(|_| 0), "nothing was accepted");
+        if tier == Tier::Tracepoint && migrate == "1" && sees_enqueues(&seen) {
+            assert_eq!(left.enqueued_total, survivor.enqueued_total, "nothing arrived");
+            assert!(left.oldest_queued_seconds >= survivor.oldest_queued_seconds, "what is handed on keeps its age");
+        }
+    }
+}
+
+#[test]
+fn fast_open_connections_are_in_the_queue_before_they_are_established() {
+    for tier in TIERS {
+        let Some(namespace) = namespace() else { return };
+        let of_server = Cgroup::create("fast-server").unwrap();
+        let of_client = Cgroup::create("fast-client").unwrap();
+        // Client and server, data with the SYN, and no cookie asked for on either side.
+        assert!(namespace.set("ipv4/tcp_fastopen", "519"));
+        let Some(plane) = plane(tier) else { return };
+        let mut server = Peer::start_in(&namespace, &of_server);
+        let mut client = Peer::start_in(&namespace, &of_client);
+        let port = server.listen_fast("127.0.0.1", 5, 16);
+        client.connect_fast("127.0.0.1", port, 6);
+        let seen = eventually(&plane, "a full queue", |seen| {
+            listener(seen, &namespace, port).is_some_and(|row| row.depth == 6 && row.is_full() == Some(true))
+        });
+        assert_eq!(nstat::counters(&namespace, &["TcpExtTCPFastOpenPassive"]), [6]);
+        if tier == Tier::Tracepoint && sees_enqueues(&seen) {
+            eventually(&plane, "6 entered", |seen| {
+                listener(seen, &namespace, port).is_some_and(|row| row.enqueued_total == Some(6))
+            });
+        }
+        server.accept(port, 6);
+        eventually(&plane, "6 on both sides", |seen| {
+            open_in(seen, of_server.path()) == (6, 0) && open_in(seen, of_client.path()) == (0, 6)
+        });
+        client.close_connections();
+        server.close_all();
+        let seen = eventually(&plane, "nothing open", |seen| {
+            open_in(seen, of_server.path()) == (0, 0) && open_in(seen, of_client.path()) == (0, 0)
+        });
+        assert_eq!((seen.health.drift, seen.health.untracked), (0, 0));
+    }
+}
+
+#[test]
+fn deferred_connections_are_in_no_queue_before_they_say_something() {
+    for tier in TIERS {
+        let Some(namespace) = namespace() else { return };
+        let Some(plane) = plane(tier) else { return };
+        let mut server = Peer::start(&namespace);
+        let mut client = Peer::start(&namespace);
+        let port = server.listen_deferred("127.0.0.1", 5);
+        client.connect("127.0.0.1", port, 3);
+        let seen = eventually(&plane, "the listener", |seen| listener(seen, &namespace, port).is_some());
+        assert_eq!(listener(&seen, &namespace, port).unwrap().depth, 0, "silent clients are not queued");
+        assert_eq!(ss::half_open(&namespace, port), 3);
+        client.say(0, 1);
+        let seen = eventually(&plane, "the one that spoke", |seen| {
+            listener(seen, &namespace, port).is_some_and(|row| row.depth == 1 && row.abandoned == Some(0))
+        });
+        if tier == Tier::Tracepoint && sees_enqueues(&seen) {
+            let row = listener(&seen, &namespace, port).unwrap();
+            assert_eq!((row.enqueued_total, row.accepted_total), (Some(1), Some(0)));
+            assert!(row.oldest_queued_seconds.is_some_and(|age| age < 30.0), "from when it entered, not from its SYN");
+        }
+        let namespace_row = seen.namespaces.iter().find(|row| row.netns == namespace.inode()).unwrap();
+        assert!(namespace_row.findings.iter().all(|finding| finding.kind != FindingKind::HalfOpenPressure));
+    }
+}
+
+#[test]
+fn connections_by_syn_cookie_enter_the_queue_like_any_other() {
+    for tier in TIERS {
+        let Some(namespace) = namespace() else { return };
+        let of_server = Cgroup::create("cookie-server").unwrap();
+        assert!(namespace.set("ipv4/tcp_syncookies", "2"));
+        let Some(plane) = plane(tier) else { return };
+        let mut server = Peer::start_in(&namespace, &of_server);
+        let mut client = Peer::start(&namespace);
+        let port = server.listen("::", 64);
+        client.connect("127.0.0.1", port, 6);
+        client.connect("::1", port, 4);
+        let seen = eventually(&plane, "10 queued", |seen| {
+            listener(seen, &namespace, port).is_some_and(|row| row.depth == 10)
+                && open_in(seen, of_server.path()).0 == 10
+        });
+        assert_eq!(nstat::counters(&namespace, &["TcpExtSyncookiesRecv"]), [10]);
+        if tier == Tier::Tracepoint && sees_enqueues(&seen) {
+            let row = listener(&seen, &namespace, port).unwrap();
+            assert_eq!((row.enqueued_total, row.depth_peak), (Some(10), Some(10)));
+        }
+        server.accept(port, 10);
+        server.close_all();
+        eventually(&plane, "nothing open", |seen| open_in(seen, of_server.path()) == (0, 0));
     }
 }
 
@@ -128,10 +227,6 @@ fn backlog_nought_holds_one() {
     assert_eq!((group.full, group.backlog), (Some(1), Some(0)));
 }
 
-/// Whether this kernel takes it.
-pub(crate) fn set_migration(namespace: &Netns, value: &str) -> bool {
-    let script = format!("echo {value} > /proc/sys/net/ipv4/tcp_migrate_req");
-    let command = ["netns", "exec", namespace.name(), "sh", "-c", &script];
-    fs::exists("/proc/sys/net/ipv4/tcp_migrate_req").unwrap_or(false)
-        && std::process::Command::new("ip").args(command).status().is_ok_and(|status| status.success())
+fn sees_enqueues(seen: &Observation) -> bool {
+    seen.hooks.iter().any(|hook| hook.event == Some(HookEvent::Enqueue) && hook.active)
 }

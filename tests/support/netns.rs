@@ -4,7 +4,7 @@ use std::{
     fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
 };
 
@@ -31,6 +31,24 @@ impl Netns {
         ip(&["-n", &namespace.name, "link", "set", "lo", "up"])?;
         namespace.inode = fs::metadata(namespace.path())?.ino();
         Ok(namespace)
+    }
+
+    /// Writes a setting of the namespace below `/proc/sys/net`, e.g. `ipv4/tcp_syncookies`; `false` where the kernel does
+    /// not have it or refuses.
+    #[must_use]
+    pub fn set(&self, setting: &str, value: &str) -> bool {
+        let script = format!("echo {value} > /proc/sys/net/{setting}");
+        let command = ["netns", "exec", &self.name, "sh", "-c", &script];
+        Path::new("/proc/sys/net").join(setting).exists()
+            && Command::new("ip").args(command).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    }
+
+    /// Gives 192.0.2.0/24 a route that leads nowhere.
+    ///
+    /// # Errors
+    /// What `ip` said.
+    pub fn add_nowhere(&self) -> io::Result<()> {
+        ip(&["-n", &self.name, "route", "add", "192.0.2.0/24", "dev", "lo"])
     }
 
     /// Inode number, as observations name it.

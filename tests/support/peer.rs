@@ -82,6 +82,21 @@ impl Peer {
         assert_eq!(self.order(&format!("say {first} {count}")), count);
     }
 
+    /// Sends `count` SYNs to `port` of 127.0.0.1 from clients in 192.0.2.0/24 that never answer.
+    pub fn spoof(&mut self, port: u16, count: u32) {
+        assert_eq!(self.order(&format!("spoof {port} {count}")), count);
+    }
+
+    /// Has the listener on `port` hear SYNs only, until [`Self::hear_all`].
+    pub fn hear_syns_only(&mut self, port: u16) {
+        self.order(&format!("hear syns {port}"));
+    }
+
+    /// Has the listener on `port` hear everything again.
+    pub fn hear_all(&mut self, port: u16) {
+        self.order(&format!("hear all {port}"));
+    }
+
     /// Calls `listen()` again.
     pub fn relisten(&mut self, port: u16, backlog: u32) {
         self.order(&format!("relisten {port} {backlog}"));

@@ -1,6 +1,7 @@
 //! `test-peer NETNS`: makes sockets in a network namespace on orders from stdin, one a line, each answered by a number.
 //! A process of its own, so that it can be in a cgroup of its own and has its own descriptors.
 
+mod spoof;
 mod style;
 
 use rustix::{
@@ -90,6 +91,19 @@ impl Sockets {
                     rustix::io::write(connection, b"x")?;
                 }
                 Ok(count)
+            }
+            ["spoof", port, count] => {
+                spoof::syns(port.parse()?, count.parse()?)?;
+                Ok(count.parse()?)
+            }
+            ["hear", what, port] => {
+                let listener = self.listeners.get(&port.parse()?).ok_or("no such listener")?;
+                if what == "syns" {
+                    options::hear_syns_only(listener)?
+                } else {
+                    options::hear_all(listener)?
+                }
+                Ok(0)
             }
             ["relisten", port, backlog] => {
                 listen(self.listeners.get(&port.parse()?).ok_or("no such listener")?, backlog.parse()?)?;

@@ -47,6 +47,15 @@ pub fn connections(namespace: &Netns, ports: &[u16]) -> (u64, u64) {
     (inbound, outbound)
 }
 
+/// Half-open connections to `port` as the server's side has them.
+///
+/// # Panics
+/// As for [`listeners`].
+#[must_use]
+pub fn half_open(namespace: &Netns, port: u16) -> usize {
+    ss(namespace, &["-tnH", "state", "syn-recv", "sport", "=", &port.to_string()]).lines().count()
+}
+
 fn listener(line: &str) -> Listener {
     let mut fields = line.split_whitespace().skip(1);
     let mut next = || fields.next().expect("a LISTEN row has five columns");

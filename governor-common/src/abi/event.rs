@@ -55,4 +55,4 @@ impl EventKind {
     }
 }
 
-super::plain!(Event, 152);
+super::plain!(Event, 160);

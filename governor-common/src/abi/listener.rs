@@ -20,6 +20,8 @@ pub struct ListenerState {
     pub closed_ns: u64,
     /// Connections that entered the accept queue.
     pub enqueued: u64,
+    /// Connections that entered it from the queue of another listener, which closed (`tcp_migrate_req`).
+    pub moved: u64,
     /// Connections that an accept took out of the queue; stays 0 where accepts are not seen.
     pub accepted: u64,
     /// SYNs refused because the queue was full; stays 0 where that is not seen.
@@ -51,4 +53,4 @@ pub struct ListenerState {
     pub _pad: u32,
 }
 
-super::plain!(ListenerState, 120);
+super::plain!(ListenerState, 128);

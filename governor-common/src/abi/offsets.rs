@@ -37,10 +37,12 @@ pub struct Offsets {
     pub has_cgroups: u32,
     /// Not 0: sockets have an IPv6 address.
     pub has_ipv6: u32,
-    /// Not 0: the accept queue can be walked over; the next four are valid.
+    /// Not 0: the accept queue can be walked over; the next five are valid.
     pub has_queue: u32,
     /// `inet_connection_sock.icsk_accept_queue.rskq_accept_head`, pointer to the first `request_sock`.
     pub queue_head: u32,
+    /// `inet_connection_sock.icsk_accept_queue.rskq_accept_tail`, pointer to the last one.
+    pub queue_tail: u32,
     /// `inet_connection_sock.icsk_accept_queue.qlen`, u32, the half-open connections.
     pub queue_half_open: u32,
     /// `request_sock.sk`, pointer to the connection that the request became.
@@ -63,4 +65,4 @@ pub struct Offsets {
     pub reason_no_socket: u32,
 }
 
-super::plain!(Offsets, 108);
+super::plain!(Offsets, 112);

@@ -34,8 +34,7 @@ pub const QUEUE_WALK: u32 = 512;
 pub struct QueueRecord {
     /// The listener's socket cookie.
     pub cookie: u64,
-    /// `CLOCK_MONOTONIC` nanoseconds when the oldest connection whose arrival was seen entered the queue; 0 when that
-    /// was seen of none.
+    /// `CLOCK_MONOTONIC` nanoseconds when the oldest of those looked at entered the queue; 0 when that was not seen of all.
     pub oldest_ns: u64,
     /// Connections in the queue.
     pub depth: u32,
@@ -43,8 +42,8 @@ pub struct QueueRecord {
     pub walked: u32,
     /// Of those, connections that their client has closed or reset.
     pub abandoned: u32,
-    /// Of those, connections whose arrival was not seen.
-    pub unstamped: u32,
+    /// Always 0.
+    pub _pad: u32,
 }
 
 /// Key of the set of listening ports. A scan sees a namespace's listeners before its connections, and takes a

@@ -17,6 +17,8 @@ pub struct GlobalStats {
     /// Times a peak was not raised because other CPUs kept raising it: it may read too low by the connections that
     /// entered in those nanoseconds.
     pub contended: u64,
+    /// Listeners that closed and handed their queue on.
+    pub handed_on: u64,
 }
 
-super::plain!(GlobalStats, 40);
+super::plain!(GlobalStats, 48);

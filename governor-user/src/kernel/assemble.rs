@@ -52,6 +52,9 @@ pub(crate) struct Counted {
     pub(crate) from_the_first: bool,
     /// Connections that entered the queue since counting began.
     pub(crate) enqueued: u64,
+    /// Connections that entered it from another listener's queue since counting began: no arrivals, but they leave by
+    /// accept too.
+    pub(crate) moved: u64,
     /// Deepest seen at an enqueue.
     pub(crate) depth_peak: u32,
     /// `CLOCK_MONOTONIC` nanoseconds of `listen()`, if that was seen.
@@ -223,7 +226,7 @@ impl Track {
         self.counted = counted.is_some();
         if let Some(now) = counted {
             let depth = i64::from(row.depth);
-            let in_bpf = i64::try_from(now.enqueued).unwrap_or(i64::MAX);
+            let in_bpf = i64::try_from(now.enqueued.saturating_add(now.moved)).unwrap_or(i64::MAX);
             let base = *self.base.get_or_insert(match now {
                 Counted { from_the_first: true, .. } => 0,
                 Counted { note: Some(note), .. } => note.base,
@@ -233,7 +236,8 @@ impl Track {
             self.accepted = self.accepted.max(entered.saturating_sub(depth).try_into().unwrap_or(0));
             // Never less than what left and what is there: the table is younger than the count.
             let present = self.accepted + u64::from(row.depth);
-            self.enqueued = self.enqueued.max(entered.try_into().unwrap_or(0)).max(present);
+            let arrived = u64::try_from(entered).unwrap_or(0).max(present).saturating_sub(now.moved);
+            self.enqueued = self.enqueued.max(arrived);
             self.peak = self.peak.max(now.depth_peak);
         }
         self.peak = self.peak.max(row.depth);
@@ -381,6 +385,18 @@ mod tests {
         ledger.absorb(NETNS, vec![row(1, 10)], NOW, enqueued(100, 1));
         let view = only(&ledger);
         assert_eq!((view.accepted_total, view.enqueued_total, view.depth_peak), (Some(100), Some(110), Some(10)));
+    }
+
+    #[test]
+    fn connections_handed_on_by_another_listener_are_accepted_but_did_not_arrive() {
+        let counted =
+            |enqueued, moved| move |_| Some(Counted { from_the_first: true, enqueued, moved, ..Counted::default() });
+        let mut ledger = Ledger::default();
+        ledger.absorb(NETNS, vec![row(1, 21)], NOW, counted(21, 0));
+        ledger.absorb(NETNS, vec![row(1, 40)], NOW, counted(21, 19));
+        assert_eq!((only(&ledger).enqueued_total, only(&ledger).accepted_total), (Some(21), Some(0)));
+        ledger.absorb(NETNS, vec![row(1, 0)], NOW, counted(21, 19));
+        assert_eq!((only(&ledger).enqueued_total, only(&ledger).accepted_total), (Some(21), Some(40)));
     }
 
     #[test]

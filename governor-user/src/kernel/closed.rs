@@ -71,6 +71,7 @@ mod tests {
             depth: 0,
             depth_peak: None,
             enqueued: None,
+            moved: None,
             accepted: None,
             overflow_syn: None,
             overflow_ack: None,

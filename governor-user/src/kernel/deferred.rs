@@ -5,9 +5,9 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 
-/// Has `listener` wait for data, for at least a second.
+/// Has `listener` wait for data, for at least 10 s.
 pub(super) fn defer(listener: &TcpListener) -> io::Result<()> {
-    let seconds: libc::c_int = 1;
+    let seconds: libc::c_int = 10;
     let length = libc::socklen_t::try_from(size_of_val(&seconds)).expect("an int has a few bytes");
     // SAFETY: the descriptor is open, and the pointer is to a number of the length given, which outlives the call.
     let refused = unsafe {

@@ -99,11 +99,10 @@ pub(super) fn scan_queues(programs: &mut Programs) -> io::Result<BTreeMap<u64, S
 fn queue(record: &QueueRecord) -> (u64, ScannedQueue) {
     // More may have come while the queue was walked over; they are younger.
     let whole = record.walked >= record.depth;
-    // Arrivals are in order but for connections handed on by another listener, and those are few.
-    let known = record.unstamped == 0 && record.oldest_ns != 0;
     let queue = ScannedQueue {
         depth: record.depth,
-        oldest_ns: known.then_some(record.oldest_ns),
+        // Arrivals are in order but for connections handed on by another listener, and those are few.
+        oldest_ns: (record.oldest_ns != 0).then_some(record.oldest_ns),
         abandoned: whole.then_some(record.abandoned),
     };
     (record.cookie, queue)
@@ -303,9 +302,9 @@ mod tests {
 
     #[test]
     fn an_age_is_known_only_if_every_arrival_was_seen_and_the_dead_only_if_all_were_looked_at() {
-        let record = QueueRecord { cookie: 5, oldest_ns: 70, depth: 3, walked: 3, abandoned: 1, unstamped: 0 };
+        let record = QueueRecord { cookie: 5, oldest_ns: 70, depth: 3, walked: 3, abandoned: 1, _pad: 0 };
         assert_eq!(queue(&record), (5, ScannedQueue { depth: 3, oldest_ns: Some(70), abandoned: Some(1) }));
-        let from_before = QueueRecord { unstamped: 1, ..record };
+        let from_before = QueueRecord { oldest_ns: 0, ..record };
         assert_eq!(queue(&from_before).1.oldest_ns, None);
         let long = QueueRecord { depth: 900, walked: 512, ..record };
         assert_eq!(queue(&long).1, ScannedQueue { depth: 900, oldest_ns: Some(70), abandoned: None });

@@ -42,6 +42,7 @@ pub(super) fn resolve(kernel: &Layouts<'_>, offsets: &mut Offsets) -> Obstacles 
 
 fn resolve_queue(kernel: &Layouts<'_>, offsets: &mut Offsets) -> Result<(), BtfError> {
     offsets.queue_head = kernel.offset("inet_connection_sock.icsk_accept_queue.rskq_accept_head", 8)?;
+    offsets.queue_tail = kernel.offset("inet_connection_sock.icsk_accept_queue.rskq_accept_tail", 8)?;
     offsets.queue_half_open = kernel.offset("inet_connection_sock.icsk_accept_queue.qlen", 4)?;
     offsets.request_child = kernel.offset("request_sock.sk", 8)?;
     offsets.request_next = kernel.offset("request_sock.dl_next", 8)?;

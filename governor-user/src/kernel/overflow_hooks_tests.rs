@@ -172,3 +172,66 @@ fn what_is_queued_when_a_listener_closes_is_lost() {
         skip("no right to a private network namespace");
     }
 }
+
+/// Two members of a group, with the queue of the first handed on when it closes; `None` where the kernel cannot.
+fn group() -> Option<(TcpListener, TcpListener, u16)> {
+    std::fs::write("/proc/sys/net/ipv4/tcp_migrate_req", "1").ok()?;
+    let member = |port| {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::sockopt::set_socket_reuseport(&socket, true).unwrap();
+        rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, port))).unwrap();
+        rustix::net::listen(&socket, 100).unwrap();
+        TcpListener::from(socket)
+    };
+    let first = member(0);
+    let port = first.local_addr().unwrap().port();
+    Some((first, member(port), port))
+}
+
+#[test]
+fn a_queue_that_is_handed_on_is_not_lost_and_keeps_its_age_and_its_connections_do_not_arrive_again() {
+    let Some(mut tracepoint) = attached() else { return };
+    let ran = in_private_namespace(|| {
+        let Some((first, second, port)) = group() else { return println!("SKIP: this kernel has no tcp_migrate_req") };
+        let (closing, staying) = (socket_cookie(&first).unwrap(), socket_cookie(&second).unwrap());
+        let _clients: Vec<_> = (0..40).map(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap()).collect();
+        let before = tracepoint.scan_queues().unwrap();
+        let arrived = reading_of(&mut tracepoint, staying).enqueued;
+        drop(first);
+
+        let closed = tracepoint.read().unwrap().closed;
+        let closed = closed.into_iter().find(|listener| listener.cookie == closing).unwrap();
+        assert_eq!((closed.lost, closed.depth), (Some(0), before[&closing].depth));
+        let queue = tracepoint.scan_queues().unwrap()[&staying];
+        assert_eq!(queue.depth, 40);
+        assert_eq!(queue.oldest_ns, before.values().filter_map(|queue| queue.oldest_ns).min());
+        let _late = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        let now = reading_of(&mut tracepoint, staying);
+        assert_eq!(now.enqueued, arrived.map(|arrived| arrived + 1));
+        // A kernel that wakes nobody shows nothing.
+        assert!([0, u64::from(closed.depth)].map(Some).contains(&now.moved), "{now:?}");
+    });
+    if ran.is_none() {
+        skip("no right to a private network namespace");
+    }
+}
+
+#[test]
+fn without_migration_the_queue_of_a_member_is_lost() {
+    let Some(mut tracepoint) = attached() else { return };
+    let ran = in_private_namespace(|| {
+        let Some((first, second, port)) = group() else { return println!("SKIP: this kernel has no tcp_migrate_req") };
+        std::fs::write("/proc/sys/net/ipv4/tcp_migrate_req", "0").unwrap();
+        let cookie = socket_cookie(&first).unwrap();
+        let _clients: Vec<_> = (0..40).map(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap()).collect();
+        let queued = tracepoint.scan_queues().unwrap()[&cookie].depth;
+        drop(first);
+        let closed = tracepoint.read().unwrap().closed;
+        let closed = closed.into_iter().find(|listener| listener.cookie == cookie).unwrap();
+        assert_eq!(closed.lost, Some(queued.into()));
+        assert_eq!(tracepoint.scan_queues().unwrap()[&socket_cookie(&second).unwrap()].depth, 40 - queued);
+    });
+    if ran.is_none() {
+        skip("no right to a private network namespace");
+    }
+}

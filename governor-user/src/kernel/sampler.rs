@@ -497,6 +497,7 @@ fn counted_by_cookie(reading: &Reading, notes: &BTreeMap<u64, Note>) -> BTreeMap
         let counted = Counted {
             from_the_first: listener.opened_ns.is_some(),
             enqueued: listener.enqueued?,
+            moved: listener.moved?,
             depth_peak: listener.depth_peak?,
             opened_ns: listener.opened_ns,
             refused: Watched {

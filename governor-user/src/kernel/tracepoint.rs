@@ -146,6 +146,9 @@ pub struct ListenerReading {
     pub depth_peak: Option<u32>,
     /// Connections that entered the queue since it was first seen; `None` as above.
     pub enqueued: Option<u64>,
+    /// Connections that entered it from the queue of another listener, which closed; `None` as above. A kernel that does
+    /// not wake who it hands them to shows none.
+    pub moved: Option<u64>,
     /// Connections that an accept took out of it since it was first seen; `None` where accepts are not seen.
     pub accepted: Option<u64>,
     /// SYNs refused because the queue was full, since it was first seen; `None` where that is not seen.
@@ -420,6 +423,7 @@ impl ListenerReading {
             depth: state.depth,
             depth_peak: sees_enqueues.then(|| u32::try_from(state.peak).unwrap_or(u32::MAX)),
             enqueued: sees_enqueues.then_some(state.enqueued),
+            moved: sees_enqueues.then_some(state.moved),
             accepted: None,
             overflow_syn: Some(state.overflow_syn),
             overflow_ack: Some(state.overflow_ack),
