@@ -176,6 +176,10 @@ fn full(report: &mut Report) {
         command.args(["--test-threads=1", "--show-output"]);
         tally::tests(command.env("GOVERNOR_FULL", "1").envs(kernel_required()))
     });
+    report.step("native histograms", || {
+        let mut command = cargo(&["test", "--package", "governor-user", "--features", "native-histograms", "--lib"]);
+        tally::tests(command.arg("metrics::"))
+    });
     report.step("deny", deny::run);
 }
 

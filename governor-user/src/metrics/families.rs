@@ -22,6 +22,19 @@ pub fn render(view: &View, seen: &Observation, recorder: &Recorder) -> Result<St
     page(view, seen, recorder).text()
 }
 
+/// The same as delimited protobuf, with native histograms.
+///
+/// # Errors
+/// As [`render`].
+#[cfg(feature = "native-histograms")]
+pub(super) fn render_protobuf(
+    view: &View,
+    seen: &Observation,
+    recorder: &Recorder,
+) -> Result<Vec<u8>, prometheus_client::encoding::prometheus_protobuf::EncodeError> {
+    page(view, seen, recorder).protobuf()
+}
+
 fn page(view: &View, seen: &Observation, recorder: &Recorder) -> Page {
     let mut page = Page::new();
     node(&mut page, view, recorder);

@@ -225,3 +225,142 @@ fn count(value: u64) -> f64 {
 fn number(value: usize) -> f64 {
     f64::from(u32::try_from(value).unwrap_or(u32::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::view::{Family, Protocol, SojournBucket, SojournView, Tier};
+
+    fn listener(port: u16) -> ListenerView {
+        ListenerView {
+            cookie: Some(7),
+            netns: 1,
+            protocol: Protocol::Tcp,
+            family: Family::Ipv4,
+            address: "127.0.0.1".parse().unwrap(),
+            port,
+            backlog: None,
+            depth: 3,
+            abandoned: None,
+            depth_peak: None,
+            enqueued_total: None,
+            accepted_total: None,
+            overflows_total: None,
+            overflows_since_seconds: None,
+            overflow_syn_total: None,
+            overflow_ack_total: None,
+            oldest_queued_seconds: None,
+            sojourn: None,
+            drops_total: None,
+            owner_cgroup: None,
+            pids: Vec::new(),
+            tier: Tier::Procfs,
+        }
+    }
+
+    fn observed(listener: ListenerView) -> Observation {
+        Observation { listeners: vec![listener], ..Observation::default() }
+    }
+
+    fn page(seen: &Observation) -> Page {
+        let mut page = Page::new();
+        write(&mut page, seen);
+        page
+    }
+
+    /// Series of listeners, without what is the same for all.
+    fn series(seen: &Observation) -> Vec<String> {
+        let text = page(seen).text().unwrap();
+        let samples = text.lines().filter_map(|line| line.strip_prefix("governor_listener_"));
+        let mut series: Vec<String> =
+            samples.map(|line| line.replace("netns=\"1\",address=\"127.0.0.1\",port=\"80\"", "")).collect();
+        series.sort_unstable();
+        series
+    }
+
+    #[test]
+    fn what_is_not_known_has_no_series() {
+        assert_eq!(series(&observed(listener(80))), ["depth{,cookie=\"7\"} 3.0"]);
+    }
+
+    #[test]
+    fn a_stage_that_is_not_seen_has_no_series_until_nothing_was_dropped_at_all() {
+        let overflows = |total, syn, ack| {
+            let row = ListenerView {
+                overflows_total: total,
+                overflow_syn_total: syn,
+                overflow_ack_total: ack,
+                ..listener(80)
+            };
+            let mut series = series(&observed(row));
+            series.retain(|line| line.starts_with("overflows_total"));
+            series
+        };
+        let (syn, ack) =
+            ("overflows_total{,cookie=\"7\",stage=\"syn\"}", "overflows_total{,cookie=\"7\",stage=\"ack\"}");
+        assert_eq!(overflows(Some(12), Some(5), Some(7)), [format!("{ack} 7"), format!("{syn} 5")]);
+        assert_eq!(overflows(None, None, Some(7)), [format!("{ack} 7")]);
+        assert_eq!(overflows(Some(0), None, None), [format!("{ack} 0"), format!("{syn} 0")]);
+        assert_eq!(overflows(None, None, None), Vec::<String>::new());
+    }
+
+    #[test]
+    fn waits_are_seconds_and_add_up() {
+        let sojourn = SojournView {
+            count: 3,
+            sum_seconds: 100.3,
+            buckets: vec![
+                SojournBucket { up_to_seconds: Some(0.25), count: 1 },
+                SojournBucket { up_to_seconds: Some(0.28125), count: 1 },
+                SojournBucket { up_to_seconds: None, count: 1 },
+            ],
+            p50_seconds: Some(0.25),
+            p99_seconds: Some(0.28125),
+            max_seconds: Some(0.27),
+            ..SojournView::default()
+        };
+        let row = ListenerView { oldest_queued_seconds: Some(1.5), sojourn: Some(sojourn), ..listener(80) };
+        let seen = series(&observed(row));
+        for line in [
+            "queue_age_seconds{,cookie=\"7\"} 1.5",
+            "sojourn_seconds_sum{,cookie=\"7\"} 100.3",
+            "sojourn_seconds_count{,cookie=\"7\"} 3",
+            "sojourn_seconds_bucket{le=\"0.125\",,cookie=\"7\"} 0",
+            "sojourn_seconds_bucket{le=\"0.25\",,cookie=\"7\"} 1",
+            "sojourn_seconds_bucket{le=\"0.5\",,cookie=\"7\"} 2",
+            "sojourn_seconds_bucket{le=\"16.0\",,cookie=\"7\"} 2",
+            "sojourn_seconds_bucket{le=\"+Inf\",,cookie=\"7\"} 3",
+            "sojourn_recent_seconds{,cookie=\"7\",quantile=\"1\"} 0.27",
+        ] {
+            assert!(seen.iter().any(|have| have == line), "{line} is not in {seen:#?}");
+        }
+    }
+
+    #[test]
+    fn a_place_goes_on_counting_what_its_closed_listeners_lost() {
+        let address = "127.0.0.1".parse().unwrap();
+        let place = ClosedListeners { netns: 1, address, port: 80, listeners: 2, lost: Some(19) };
+        let unseen = ClosedListeners { port: 81, lost: None, ..place.clone() };
+        let seen = series(&Observation { closed: vec![place, unseen], ..Observation::default() });
+        let lost: Vec<&String> = seen.iter().filter(|line| line.starts_with("lost")).collect();
+        assert_eq!(lost, ["lost_total{} 19"]);
+        assert_eq!(seen.iter().filter(|line| line.starts_with("closed")).count(), 2);
+    }
+
+    /// Read back by an independent reader of the format: the tags of `io.prometheus.client.Histogram`.
+    #[cfg(feature = "native-histograms")]
+    #[test]
+    fn a_native_histogram_goes_out_as_protobuf() {
+        let sojourn = SojournView {
+            sum_seconds: 0.25,
+            buckets: vec![SojournBucket { up_to_seconds: Some(0.25), count: 1 }],
+            ..SojournView::default()
+        };
+        let bytes = page(&observed(ListenerView { sojourn: Some(sojourn), ..listener(80) })).protobuf().unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(text.contains("governor_listener_sojourn_seconds"));
+        // zero_threshold (field 6, fixed64) is 2⁻²⁰ s.
+        let threshold = [&[0x31][..], &2_f64.powi(-20).to_le_bytes()].concat();
+        assert!(bytes.windows(threshold.len()).any(|have| have == threshold));
+    }
+}

@@ -2,6 +2,8 @@
 //! it.
 
 use super::sojourn::Waits;
+#[cfg(feature = "native-histograms")]
+use prometheus_client::encoding::prometheus_protobuf::{EncodeError as ProtobufError, encode_to_vec};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
@@ -99,6 +101,15 @@ impl Page {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
+    }
+
+    /// As delimited protobuf, which has room for native histograms.
+    ///
+    /// # Errors
+    /// A buffer cannot be written to, which does not happen.
+    #[cfg(feature = "native-histograms")]
+    pub(super) fn protobuf(&self) -> Result<Vec<u8>, ProtobufError> {
+        encode_to_vec(&self.registry)
     }
 
     fn note(&mut self, name: String, kind: &'static str, help: &str) {

@@ -1,10 +1,12 @@
 //! `/metrics` and `/healthz` over loopback TCP. Read-only; nothing about overload is a health answer.
 
-use super::families;
+use super::{Recorder, families};
 use crate::daemon::handle::Handle;
+use crate::daemon::view::View;
+use crate::kernel::view::Observation;
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
@@ -16,13 +18,37 @@ pub fn routes(handle: Handle) -> Router {
     Router::new().route("/metrics", get(metrics)).route("/healthz", get(|| async { "ok\n" })).with_state(handle)
 }
 
-async fn metrics(State(handle): State<Handle>) -> Response {
+async fn metrics(State(handle): State<Handle>, asked: HeaderMap) -> Response {
     let Some(view) = handle.view().await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping\n").into_response();
     };
     let seen = handle.observation();
+    if let Some(answer) = protobuf(&asked, &view, &seen, handle.recorder()) {
+        return answer;
+    }
     match families::render(&view, &seen, handle.recorder()) {
         Ok(text) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
+}
+
+/// The answer for a scraper that can read native histograms, which text has no room for.
+#[cfg(feature = "native-histograms")]
+fn protobuf(asked: &HeaderMap, view: &View, seen: &Observation, recorder: &Recorder) -> Option<Response> {
+    const PROTOBUF: &str =
+        "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+    let accepted = asked.get(header::ACCEPT)?.to_str().ok()?;
+    if !accepted.contains("application/vnd.google.protobuf") {
+        return None;
+    }
+    Some(match families::render_protobuf(view, seen, recorder) {
+        Ok(bytes) => ([(header::CONTENT_TYPE, PROTOBUF)], bytes).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    })
+}
+
+/// Text for everybody.
+#[cfg(not(feature = "native-histograms"))]
+fn protobuf(_asked: &HeaderMap, _view: &View, _seen: &Observation, _recorder: &Recorder) -> Option<Response> {
+    None
 }
