@@ -11,9 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Programs named at most; the rest is a number.
 const MOST_NAMED: usize = 16;
 
-/// One row for each attached tracing program. Call it before our own are attached. Empty where `bpf()` does not list
+/// One row for each attached tracing program, called before our own are attached. Empty where `bpf()` does not list
 /// them, which needs `CAP_SYS_ADMIN`.
-pub(crate) fn tracing_programs() -> Vec<HookView> {
+#[must_use]
+pub fn tracing_programs() -> Vec<HookView> {
     // A link or program that ends meanwhile is an error of its own entry only.
     let attached: BTreeSet<u32> =
         loaded_links().filter_map(Result::ok).filter(is_tracing).map(|link| link.program_id()).collect();

@@ -45,4 +45,5 @@ pub mod tracepoint;
 pub mod view;
 mod walk;
 
+pub use foreign::tracing_programs;
 pub use plane::{Options, Plane, PlaneError, spawn};
