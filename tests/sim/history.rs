@@ -4,7 +4,6 @@
 
 pub(crate) mod facts;
 mod pair;
-pub(crate) mod part;
 mod policies;
 mod shrink;
 
@@ -53,7 +52,7 @@ pub(crate) fn run(seed: u64, steps: u64) {
 #[expect(clippy::print_stdout, reason = "how to replay a failure belongs to the test's output")]
 fn one(seed: u64) {
     let mut facts = Facts::new(seed);
-    let mut history = History { policy: part::policy(facts.policy()), steps: vec![] };
+    let mut history = History { policy: facts.policy(), steps: vec![] };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| generate(&mut facts, &mut history))) {
         println!("SIM_SEED={seed} SIM_STEPS=1 replays this history; the shortest that still fails:");
         println!("{}", shrink::shortest(history));
@@ -66,7 +65,7 @@ fn generate(facts: &mut Facts, history: &mut History) {
     let mut pair = Pair::new(&history.policy);
     for _ in 0..STEPS_PER_HISTORY {
         let at = facts.pass_time(pair.next_deadline());
-        let step = Step { at, input: facts.next().and_then(part::input) };
+        let step = Step { at, input: facts.next() };
         history.steps.push(step.clone());
         facts.learn(&pair.step(step));
     }

@@ -42,12 +42,15 @@ fn replay(history: &History) -> Result<(), String> {
         }
         pair.drain();
     };
-    let said = |panic: Box<dyn Any + Send>| panic.downcast_ref::<String>().cloned().unwrap_or_default();
+    let said = |panic: Box<dyn Any + Send>| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+    };
     catch_unwind(AssertUnwindSafe(run)).map_err(said)
 }
 
 fn describe(history: &History) -> String {
-    let mut text = format!("{:#?}\n", history.policy);
+    let mut text = format!("{:?}\n", history.policy);
     for Step { at, input } in &history.steps {
         let input = input.as_ref().map_or_else(|| "time passes".to_owned(), |input| format!("{input:?}"));
         writeln!(text, "at {} ms: {input}", at.0 / 1_000_000).expect("a string takes all");

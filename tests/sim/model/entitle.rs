@@ -17,6 +17,7 @@ impl Model {
 
     /// The class that a request is judged by.
     pub(super) fn class(&self, who: Who) -> Option<ClassId> {
+        // Who is neither has none, not even the default.
         let named = self.named.get(&Self::class_holder(who)?).copied().flatten();
         named.filter(|class| self.class_policy(*class).is_some()).or_else(|| self.default_class())
     }

@@ -19,9 +19,6 @@ impl Model {
 
     fn misses_deadline(&self, w: &Parked, wait: Duration) -> bool {
         let typical = self.pools[index(w.pool.0)].typical;
-        if typical.is_none() && !crate::history::part::is_compared("early") {
-            return false;
-        }
         let service = typical.unwrap_or(Duration::ZERO);
         w.deadline.is_some_and(|deadline| self.now.after(wait).after(service) > deadline)
     }
@@ -30,11 +27,9 @@ impl Model {
     /// after another.
     fn expected_wait(&self, w: &Parked) -> Duration {
         let before = self.parked.iter().filter(|p| p.pool == w.pool && p.who.key == w.who.key).count();
-        let before = if w.who.key.is_none() || self.newest_first() { 0 } else { before };
+        let first = w.who.key.is_none() || self.newest_first() || matches!(w.task, Task::Move(_));
+        let before = if first { 0 } else { before };
         let gap = retry::interval(&self.pools[index(w.pool.0)].ends, self.now).unwrap_or(Duration::ZERO);
-        if !crate::history::part::is_compared("early") {
-            return Duration::ZERO;
-        }
         gap * u32::try_from(before + 1).unwrap()
     }
 

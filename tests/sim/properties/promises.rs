@@ -55,6 +55,20 @@ fn a_share_refusal_implies_that_only_the_headroom_is_left() {
 }
 
 #[test]
+fn nobody_is_refused_below_its_floor_by_the_share_test() {
+    after_every_step(|_, _, outputs| {
+        for output in outputs {
+            let (Output::Shed { decision, .. } | Output::WouldHave { decision }) = output else { continue };
+            let n = decision.numbers;
+            if decision.reason == Reason::FairShare && n.unit_in_flight < n.floor {
+                return Err(format!("{n:?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn a_free_slot_and_an_eligible_parked_request_imply_a_grant_in_the_same_step() {
     after_every_step(|watch, _, _| {
         for acquire in watch.waiting.values().filter(|acquire| is_plain(acquire)) {

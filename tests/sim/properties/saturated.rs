@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use governor_engine::Engine;
 use governor_engine::id::{KeyId, LeaseId, OrgId, RequestId, SessionId};
 use governor_engine::io::{Acquire, Input, Output};
-use governor_engine::policy::{FairShare, Headroom, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
+use governor_engine::policy::{
+    Entitlement, FairShare, Headroom, KeyPolicy, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy,
+};
 use governor_engine::time::{Duration, Instant};
 use support::random::Random;
 
 use super::watch::headroom;
 
 const SESSION: SessionId = SessionId(1);
-const POOLS: u64 = 60;
+const POOLS: u64 = 24;
 
 /// Who asks: a key, in an org or not.
 type Asker = (u128, Option<u128>);
@@ -107,7 +109,7 @@ impl Crowd {
 
     /// Leases end one by one and everybody who waits for nothing asks again, until things have settled.
     fn churn(&mut self) {
-        for _ in 0..30 * self.capacity {
+        for _ in 0..12 * self.capacity {
             for asker in self.askers.clone() {
                 if !self.asked.values().any(|waiting| *waiting == asker) {
                     self.ask(asker);
@@ -162,5 +164,49 @@ fn equal_keys_with_endless_demand_hold_equal_parts_or_one_more() {
             );
         }
         assert_eq!(crowd.held.len(), crowd.shared(), "seed {seed}: nothing is left idle");
+    }
+}
+
+#[test]
+fn splitting_an_org_into_many_keys_never_raises_its_total() {
+    for seed in 1..=POOLS {
+        for keys in [1, 2, 7] {
+            let mut crowd = Crowd::new(seed, |_| {});
+            let orgs = u128::from(crowd.random.within(2, 5));
+            let split = (1..=keys).map(|key| (100 + key, Some(1)));
+            crowd.askers = split.chain((2..=orgs).map(|org| (org, Some(org)))).collect();
+            crowd.churn();
+            let part = crowd.shared() / usize::try_from(orgs).expect("few");
+            let held = crowd.holds(|asker| asker.1 == Some(1));
+            assert!(
+                (part..=part + 1).contains(&held),
+                "seed {seed}: by {keys} keys one of {orgs} orgs holds {held}, not {part} or one more: {:?}",
+                crowd.policy
+            );
+        }
+    }
+}
+
+#[test]
+fn floors_are_met_while_they_fit_and_told_to_be_too_many_when_they_do_not() {
+    for seed in 1..=POOLS {
+        let mut floors = vec![];
+        let mut crowd = Crowd::new(seed, |policy| {
+            let mut random = Random::new(seed);
+            floors = (0..random.within(2, 5)).map(|_| random.within(0, 6)).collect();
+            let keys = (1..).zip(&floors).map(|(key, floor)| KeyPolicy {
+                key: KeyId(key),
+                entitlement: Entitlement { floor: Some(*floor), ..Entitlement::default() },
+            });
+            policy.keys = keys.collect();
+        });
+        crowd.askers = (1..).zip(&floors).map(|(key, _)| (key, None)).collect();
+        crowd.churn();
+        let too_many = floors.iter().sum::<u32>() as usize > crowd.shared();
+        assert_eq!(crowd.engine.snapshot().pools[0].oversubscribed, too_many, "seed {seed}: {:?}", crowd.policy);
+        for (key, floor) in (1..).zip(&floors).filter(|_| !too_many) {
+            let held = crowd.holds(|asker| asker.0 == key);
+            assert!(held >= *floor as usize, "seed {seed}: key {key} holds {held} of its {floor}: {:?}", crowd.policy);
+        }
     }
 }

@@ -9,8 +9,8 @@ use governor_engine::policy::{Headroom, Policy};
 use governor_engine::snapshot::{LeaseView, MemberState, MemberView, PoolView};
 use governor_engine::time::Instant;
 
+use crate::history::STEPS_PER_HISTORY;
 use crate::history::facts::Facts;
-use crate::history::{STEPS_PER_HISTORY, part};
 
 const HISTORIES: u64 = 40;
 
@@ -35,12 +35,12 @@ pub(crate) fn after_every_step(check: impl Fn(&Watch, Option<&Input>, &[Output])
     let first = crate::number("SIM_SEED", 1);
     for seed in (0..HISTORIES).map(|history| first.wrapping_add(history)) {
         let mut facts = Facts::new(seed);
-        let policy = part::policy(facts.policy());
+        let policy = facts.policy();
         let engine = Engine::new(policy.clone(), 3).expect("generated policies are sound");
         let mut watch = Watch::new(engine, policy);
         for step in 0..STEPS_PER_HISTORY {
             let now = facts.pass_time(watch.engine.poll_timeout());
-            let input = facts.next().and_then(part::input);
+            let input = facts.next();
             let outputs = watch.take(input.clone(), now);
             facts.learn(&outputs);
             if let Err(wrong) = check(&watch, input.as_ref(), &outputs) {

@@ -1,8 +1,10 @@
 //! Cases from the field, through the engine's surface only. A test that replays a whole case names its situation first.
 
+mod caps;
 mod leases;
 mod limits;
 mod members;
+mod orgs;
 mod parking;
 mod reload;
 mod retry_after;
