@@ -6,23 +6,51 @@ use super::{
     netstat::{Totals, named},
     view::{Conntrack, Finding, FindingKind, ListenerView, NamespaceCounters},
 };
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 /// What the listeners of the namespace add.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Queues {
     /// A listener whose queue is full now, and its backlog; the one with the shortest.
     pub(crate) full: Option<(SocketAddr, u32)>,
+    /// The queue in which a connection has waited longest, if it is too long to be a burst.
+    pub(crate) standing: Option<Standing>,
 }
+
+/// A queue that is not emptied fast enough.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Standing {
+    pub(crate) address: SocketAddr,
+    /// How long its oldest connection has waited.
+    pub(crate) age: Duration,
+    pub(crate) depth: u32,
+    pub(crate) abandoned: Option<u32>,
+}
+
+/// Age at which a queue stands: a burst is accepted well within it.
+const STANDING: Duration = Duration::from_secs(1);
 
 impl Queues {
     /// Of these listeners, all of one namespace.
-    pub(crate) fn of<'a>(listeners: impl Iterator<Item = &'a ListenerView>) -> Self {
+    pub(crate) fn of<'a>(listeners: impl Iterator<Item = &'a ListenerView> + Clone) -> Self {
+        let standing = listeners.clone().filter_map(Standing::of).max_by_key(|queue| queue.age);
         let full = listeners.filter_map(|listener| {
             let backlog = listener.backlog.filter(|_| listener.is_full() == Some(true))?;
             Some((SocketAddr::new(listener.address, listener.port), backlog))
         });
-        Self { full: full.min_by_key(|(_, backlog)| *backlog) }
+        Self { full: full.min_by_key(|(_, backlog)| *backlog), standing }
+    }
+}
+
+impl Standing {
+    fn of(listener: &ListenerView) -> Option<Self> {
+        let age = Duration::try_from_secs_f64(listener.oldest_queued_seconds?).ok()?;
+        (age >= STANDING && listener.depth > 0).then(|| Self {
+            address: SocketAddr::new(listener.address, listener.port),
+            age,
+            depth: listener.depth,
+            abandoned: listener.abandoned,
+        })
     }
 }
 
@@ -41,6 +69,7 @@ pub(crate) fn read(totals: &Totals, queues: &Queues) -> Vec<Finding> {
     if overflows > 0 || queues.full.is_some() {
         findings.push(accept_queue_full(overflows, queues, totals.somaxconn));
     }
+    findings.extend(queues.standing.as_ref().map(standing_queue));
     let half_open_drops = some(recent.request_queue_full_drops);
     findings.extend(half_open(&recent));
     let elsewhere = some(dropped_otherwise(&recent)).saturating_sub(half_open_drops);
@@ -75,6 +104,16 @@ fn accept_queue_full(overflows: u64, queues: &Queues, somaxconn: Option<u32>) ->
         }
     }
     Finding { kind: FindingKind::AcceptQueueFull, critical: true, text }
+}
+
+/// More room would only store more of what nobody takes out.
+fn standing_queue(queue: &Standing) -> Finding {
+    let Standing { address, age, depth, abandoned } = queue;
+    let mut text = format!("{address}: the oldest of {depth} queued connections has waited {:.0} s", age.as_secs_f64());
+    if let Some(gone) = abandoned.filter(|gone| *gone > 0) {
+        text.push_str(&format!("; {gone} of them were given up by their clients"));
+    }
+    Finding { kind: FindingKind::StandingQueue, critical: false, text }
 }
 
 /// Half-open attempts wait in a table of their own and never in the accept queue. Whether they are a burst of clients
@@ -158,7 +197,7 @@ mod tests {
 
     #[test]
     fn overflows_are_attempts_and_the_limit_stands_beside_what_the_namespace_allows() {
-        let queues = Queues { full: Some(("0.0.0.0:3000".parse().unwrap(), 511)) };
+        let queues = Queues { full: Some(("0.0.0.0:3000".parse().unwrap(), 511)), standing: None };
         let findings = read(&totals([250, 250, 0, 0, 0, 0]), &queues);
         assert_eq!(findings.len(), 1);
         assert_eq!(
@@ -166,6 +205,22 @@ mod tests {
             "the accept queue was full: 250 attempts refused (packets, not clients: each retry counts again); \
              0.0.0.0:3000 holds at most 511 + 1 although the namespace allows 4096 (somaxconn): listen() asked for less"
         );
+    }
+
+    #[test]
+    fn a_queue_that_stands_is_named_with_the_age_of_its_oldest_connection() {
+        let standing = Standing {
+            address: "0.0.0.0:3000".parse().unwrap(),
+            age: Duration::from_millis(12_400),
+            depth: 5,
+            abandoned: Some(5),
+        };
+        let findings = read(&totals([0; 6]), &Queues { standing: Some(standing), ..Queues::default() });
+        assert_eq!(
+            findings[0].text,
+            "0.0.0.0:3000: the oldest of 5 queued connections has waited 12 s; 5 of them were given up by their clients"
+        );
+        assert_eq!((findings.len(), findings[0].critical), (1, false));
     }
 
     #[test]

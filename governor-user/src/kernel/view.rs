@@ -373,6 +373,8 @@ pub struct Finding {
 pub enum FindingKind {
     /// An accept queue was full.
     AcceptQueueFull,
+    /// A connection has waited so long in an accept queue that it is no burst: too little is accepted, or nothing.
+    StandingQueue,
     /// Handshakes were dropped and no accept queue was full.
     DroppedOtherwise,
     /// Half-open attempts that do not complete fill the table of them.
@@ -393,6 +395,7 @@ impl FindingKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AcceptQueueFull => "accept_queue_full",
+            Self::StandingQueue => "standing_queue",
             Self::DroppedOtherwise => "dropped_otherwise",
             Self::HalfOpenPressure => "half_open_pressure",
             Self::Burst => "burst",
@@ -406,7 +409,11 @@ impl FindingKind {
     #[must_use]
     pub fn is_trouble(self) -> bool {
         match self {
-            Self::AcceptQueueFull | Self::DroppedOtherwise | Self::HalfOpenPressure | Self::ConntrackFull => true,
+            Self::AcceptQueueFull
+            | Self::StandingQueue
+            | Self::DroppedOtherwise
+            | Self::HalfOpenPressure
+            | Self::ConntrackFull => true,
             Self::Burst | Self::ConntrackUnknown | Self::FastOpenFallback => false,
         }
     }
@@ -418,6 +425,9 @@ impl FindingKind {
             Self::AcceptQueueFull => {
                 Some("governorctl listeners shows whose; give listen() a longer backlog or accept faster")
             }
+            Self::StandingQueue => Some(
+                "governorctl listeners shows which process should accept; a longer backlog only stores what nobody takes",
+            ),
             Self::DroppedOtherwise => Some("nstat -az and dropwatch show why; a longer backlog does not help"),
             Self::HalfOpenPressure => Some("keep net.ipv4.tcp_syncookies=1; a longer backlog does not help"),
             Self::ConntrackFull => Some("raise net.netfilter.nf_conntrack_max, or exempt this traffic from tracking"),
