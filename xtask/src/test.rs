@@ -116,6 +116,8 @@ fn test(suite: Suite, report: &mut Report) {
                 "client",
                 "--test",
                 "max_min",
+                "--test",
+                "allocations",
                 "--",
                 "--skip",
                 "tidy::",

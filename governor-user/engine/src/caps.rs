@@ -72,7 +72,7 @@ impl Engine {
         if key.entitled.suspended {
             return Some((self.suspended(ask.holder), Mode::Enforce));
         }
-        let limit = reached(key, key.entitled.cap.unwrap_or(0))?;
+        let limit = reached(key, key.entitled.cap().unwrap_or(0))?;
         Some((Refusal { limit, ..Refusal::new(Reason::KeyCap, Origin::Key, 429) }, self.node.caps_mode))
     }
 
@@ -80,7 +80,7 @@ impl Engine {
     pub(crate) fn plan_refusal(&mut self, ask: &Ask) -> Option<(Refusal, Mode)> {
         let org = ask.holder.org;
         let party = self.parties.get(org.or(ask.holder.key)?);
-        let (reason, cap) = match (party.entitled.cap, org) {
+        let (reason, cap) = match (party.entitled.cap(), org) {
             (Some(cap), Some(_)) => (Reason::OrgCap, cap),
             // A cap of the key's own was judged before.
             (Some(_), None) => return None,
@@ -102,7 +102,7 @@ impl Engine {
     fn ceiling(&mut self, session: SessionId, holder: Holder) -> u32 {
         let Some(party) = holder.classed().map(|party| self.parties.get(party)) else { return 0 };
         let base = party.entitled.ceiling;
-        let Name::Org(org) = party.name else { return base };
+        let Name::Org(org) = party.name() else { return base };
         if base > 0 && party.counted + 1 >= base && self.tiers.ask(org, self.now) {
             self.totals.tier_asks += 1;
             self.outputs.push_back(Output::TierAsk { session, org });
@@ -121,7 +121,7 @@ impl Engine {
 
     /// What an org or key may have counted; 0 is no limit. For display.
     pub(crate) fn cap_of(&self, party: &Party) -> u32 {
-        match (party.entitled.cap, party.name) {
+        match (party.entitled.cap(), party.name()) {
             (Some(cap), _) => cap,
             (None, Name::Org(org)) => self.raised(party.entitled.ceiling, org),
             (None, Name::Key(_)) => 0,

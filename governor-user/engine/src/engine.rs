@@ -19,11 +19,11 @@ use crate::set::SetId;
 use crate::sets::Ledger;
 use crate::slots::{Slot, Slots};
 use crate::snapshot::Totals;
-use crate::table::Table;
+use crate::table::{InOrder, Table};
 use crate::time::{Duration, Instant};
 
-/// Debug builds check every invariant after each step while the tables are small, and now and then when they are not:
-/// the check reads everything.
+/// Debug builds check every invariant after each step while the tables are small, and when they are not once in so many
+/// steps, or in as many as there are entries: the check reads everything.
 const CHECK_ALWAYS_BELOW: usize = 64;
 const CHECK_EVERY: u64 = 1024;
 
@@ -104,7 +104,7 @@ pub struct Engine {
     pub(crate) tiers: Tiers,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) leases: Slots<Lease>,
-    pub(crate) lease_slots: Table<LeaseId, Slot>,
+    pub(crate) lease_slots: Table<LeaseId, Slot, InOrder>,
     /// Leases of one session.
     pub(crate) lease_links: Links,
     pub(crate) parked: Slots<Parked>,
@@ -325,8 +325,9 @@ impl Engine {
 
     fn check_in_debug(&mut self) {
         self.steps = self.steps.wrapping_add(1);
-        let small = self.leases.len() + self.parked.len() < CHECK_ALWAYS_BELOW;
-        if cfg!(debug_assertions) && (small || self.steps.is_multiple_of(CHECK_EVERY)) {
+        let entries = self.leases.len() + self.parked.len();
+        let due = || self.steps.is_multiple_of(CHECK_EVERY.max(entries.next_power_of_two() as u64));
+        if cfg!(debug_assertions) && (entries < CHECK_ALWAYS_BELOW || due()) {
             self.check_invariants();
         }
     }

@@ -27,12 +27,19 @@ pub(crate) struct Entitled {
     pub(crate) terms: Terms,
     /// The same for a key within an org: that has no class.
     pub(crate) within: Terms,
-    /// A cap of its own, which stands in for the class's ceiling; 0 is no limit.
-    pub(crate) cap: Option<u32>,
+    cap: u32,
+    has_cap: bool,
     /// The ceiling of its class; 0 is no limit.
     pub(crate) ceiling: u32,
     /// An operator suspended it.
     pub(crate) suspended: bool,
+}
+
+impl Entitled {
+    /// A cap of its own, which stands in for the class's ceiling; 0 is no limit.
+    pub(crate) fn cap(&self) -> Option<u32> {
+        self.has_cap.then_some(self.cap)
+    }
 }
 
 /// Settings by name, and overrides.
@@ -61,7 +68,8 @@ impl Settings {
         Entitled {
             terms: Terms { weight: weight.or(class.weight).unwrap_or(1), floor: floor.or(class.floor).unwrap_or(0) },
             within: Terms { weight: weight.unwrap_or(1), floor: floor.unwrap_or(0) },
-            cap: first.cap.or(own.cap),
+            cap: first.cap.or(own.cap).unwrap_or(0),
+            has_cap: first.cap.or(own.cap).is_some(),
             ceiling: class.cap.unwrap_or(0),
             suspended: over.is_some_and(|over| over.suspend),
         }
@@ -81,15 +89,15 @@ mod tests {
         let class = entitlement(Some(2), Some(5), Some(100));
 
         let plain = settings.entitle(Name::Key(key), class);
-        assert_eq!((plain.terms, plain.cap, plain.ceiling), (Terms { weight: 3, floor: 5 }, Some(7), 100));
+        assert_eq!((plain.terms, plain.cap(), plain.ceiling), (Terms { weight: 3, floor: 5 }, Some(7), 100));
 
         let over = Override { entitlement: entitlement(None, Some(0), None), suspend: true, until: None };
         settings.overrides.insert(key, over);
         let overridden = settings.entitle(Name::Key(key), class);
-        assert_eq!((overridden.terms, overridden.cap), (Terms { weight: 3, floor: 0 }, Some(7)));
+        assert_eq!((overridden.terms, overridden.cap()), (Terms { weight: 3, floor: 0 }, Some(7)));
         assert!(overridden.suspended);
 
         let other = settings.entitle(Name::Key(KeyId(2)), Entitlement::default());
-        assert_eq!((other.terms, other.cap, other.ceiling), (Terms::default(), None, 0));
+        assert_eq!((other.terms, other.cap(), other.ceiling), (Terms::default(), None, 0));
     }
 }

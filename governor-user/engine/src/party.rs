@@ -1,6 +1,8 @@
 //! Who holds and asks: the keys and orgs that have a lease or a request on the node, each by a small number, with how
 //! many of their requests count and what they are entitled to. One that has nothing left is forgotten. Knows no pool.
 
+use std::num::NonZeroU32;
+
 use crate::class::Classes;
 use crate::entitle::{Entitled, Settings, Terms};
 use crate::id::{ClassId, KeyId, OrgId};
@@ -9,7 +11,17 @@ use crate::table::Table;
 
 /// A key or an org.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct PartyId(Slot);
+pub(crate) struct PartyId(NonZeroU32);
+
+impl PartyId {
+    fn of(slot: Slot) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(slot))
+    }
+
+    fn slot(self) -> Slot {
+        self.0.get() - 1
+    }
+}
 
 /// Whose a request is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,10 +53,11 @@ pub(crate) enum Name {
     Org(OrgId),
 }
 
-/// One key or org.
+/// One key or org. There may be a hundred thousand: it fills one cache line.
 #[derive(Clone, Debug)]
 pub(crate) struct Party {
-    pub(crate) name: Name,
+    id: u128,
+    is_org: bool,
     /// As its last request named it.
     pub(crate) class: Option<ClassId>,
     /// Requests in flight and parked, in all pools; one that moves counts once.
@@ -56,6 +69,12 @@ pub(crate) struct Party {
     first_org: Option<PartyId>,
     /// Other requests of the key named another.
     pub(crate) in_many_orgs: bool,
+}
+
+impl Party {
+    pub(crate) fn name(&self) -> Name {
+        if self.is_org { Name::Org(OrgId(self.id)) } else { Name::Key(KeyId(self.id)) }
+    }
 }
 
 /// The parties.
@@ -70,16 +89,16 @@ pub(crate) struct Parties {
 
 impl Parties {
     pub(crate) fn get(&self, party: PartyId) -> &Party {
-        &self.known[party.0]
+        &self.known[party.slot()]
     }
 
     pub(crate) fn find_key(&self, key: KeyId) -> Option<PartyId> {
-        self.keys.get(&key).copied().map(PartyId)
+        self.keys.get(&key).copied().map(PartyId::of)
     }
 
     /// What a holder's key is called.
     pub(crate) fn key_of(&self, holder: Holder) -> Option<KeyId> {
-        match self.get(holder.key?).name {
+        match self.get(holder.key?).name() {
             Name::Key(key) => Some(key),
             Name::Org(_) => None,
         }
@@ -87,7 +106,7 @@ impl Parties {
 
     /// What a holder's org is called.
     pub(crate) fn org_of(&self, holder: Holder) -> Option<OrgId> {
-        match self.get(holder.org?).name {
+        match self.get(holder.org?).name() {
             Name::Org(org) => Some(org),
             Name::Key(_) => None,
         }
@@ -107,15 +126,15 @@ impl Parties {
     /// The holder of these names, referenced once more.
     pub(crate) fn hold(&mut self, key: Option<KeyId>, org: Option<OrgId>) -> Holder {
         let key = key.map(|key| match self.keys.get(&key) {
-            Some(slot) => PartyId(*slot),
+            Some(slot) => PartyId::of(*slot),
             None => self.meet(Name::Key(key)),
         });
         let org = org.map(|org| match self.orgs.get(&org) {
-            Some(slot) => PartyId(*slot),
+            Some(slot) => PartyId::of(*slot),
             None => self.meet(Name::Org(org)),
         });
         if let Some(key) = key {
-            let known = &mut self.known[key.0];
+            let known = &mut self.known[key.slot()];
             if known.references == 0 {
                 known.first_org = org;
             }
@@ -128,40 +147,40 @@ impl Parties {
 
     /// One more reference to a holder that is referenced.
     pub(crate) fn retain(&mut self, holder: Holder) {
-        holder.parties().for_each(|party| self.known[party.0].references += 1);
+        holder.parties().for_each(|party| self.known[party.slot()].references += 1);
     }
 
     /// One reference less.
     pub(crate) fn release(&mut self, holder: Holder) {
         for party in holder.parties() {
-            let known = &mut self.known[party.0];
+            let known = &mut self.known[party.slot()];
             known.references -= 1;
             if known.references > 0 {
                 continue;
             }
             debug_assert_eq!(known.counted, 0, "who has nothing counts nowhere");
-            match known.name {
+            match known.name() {
                 Name::Key(key) => self.keys.remove(&key),
                 Name::Org(org) => self.orgs.remove(&org),
             };
-            self.known.remove(party.0);
+            self.known.remove(party.slot());
         }
     }
 
     /// A request of a holder counts from now on.
     pub(crate) fn count(&mut self, holder: Holder) {
-        holder.parties().for_each(|party| self.known[party.0].counted += 1);
+        holder.parties().for_each(|party| self.known[party.slot()].counted += 1);
     }
 
     /// A request of a holder counts no longer.
     pub(crate) fn discount(&mut self, holder: Holder) {
-        holder.parties().for_each(|party| self.known[party.0].counted -= 1);
+        holder.parties().for_each(|party| self.known[party.slot()].counted -= 1);
     }
 
     /// Whether naming `class` would change the terms of a party that is known and whose class it is.
     pub(crate) fn would_change(&self, party: PartyId, class: Option<ClassId>) -> bool {
         let known = self.get(party);
-        let again = self.entitle(known.name, class);
+        let again = self.entitle(known.name(), class);
         (again.terms, again.within) != (known.entitled.terms, known.entitled.within)
     }
 
@@ -169,8 +188,8 @@ impl Parties {
     pub(crate) fn name_class(&mut self, party: PartyId, class: Option<ClassId>) {
         let known = self.get(party);
         if known.class != class {
-            let entitled = self.entitle(known.name, class);
-            let known = &mut self.known[party.0];
+            let entitled = self.entitle(known.name(), class);
+            let known = &mut self.known[party.slot()];
             (known.class, known.entitled) = (class, entitled);
         }
     }
@@ -178,20 +197,20 @@ impl Parties {
     /// What every party is entitled to, settings or classes having changed.
     pub(crate) fn entitle_all(&mut self) {
         for slot in self.known.iter().map(|(slot, _)| slot).collect::<Vec<_>>() {
-            self.entitle_again(PartyId(slot));
+            self.entitle_again(PartyId::of(slot));
         }
     }
 
     /// What one party is entitled to, its settings having changed.
     pub(crate) fn entitle_again(&mut self, party: PartyId) {
         let known = self.get(party);
-        let entitled = self.entitle(known.name, known.class);
-        self.known[party.0].entitled = entitled;
+        let entitled = self.entitle(known.name(), known.class);
+        self.known[party.slot()].entitled = entitled;
     }
 
     /// Every party. For views and checks.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PartyId, &Party)> {
-        self.known.iter().map(|(slot, party)| (PartyId(slot), party))
+        self.known.iter().map(|(slot, party)| (PartyId::of(slot), party))
     }
 
     /// A party's references. For checks.
@@ -201,19 +220,31 @@ impl Parties {
 
     /// Everybody is entitled to what is set. For checks.
     pub(crate) fn entitled_again(&self) -> bool {
-        self.known.iter().all(|(_, party)| self.entitle(party.name, party.class) == party.entitled)
+        self.known.iter().all(|(_, party)| self.entitle(party.name(), party.class) == party.entitled)
     }
 
     fn meet(&mut self, name: Name) -> PartyId {
         let entitled = self.entitle(name, None);
-        let party =
-            Party { name, class: None, counted: 0, entitled, references: 0, first_org: None, in_many_orgs: false };
+        let (id, is_org) = match name {
+            Name::Key(key) => (key.0, false),
+            Name::Org(org) => (org.0, true),
+        };
+        let party = Party {
+            id,
+            is_org,
+            class: None,
+            counted: 0,
+            entitled,
+            references: 0,
+            first_org: None,
+            in_many_orgs: false,
+        };
         let slot = self.known.insert(party);
         match name {
             Name::Key(key) => self.keys.insert(key, slot),
             Name::Org(org) => self.orgs.insert(org, slot),
         }
-        PartyId(slot)
+        PartyId::of(slot)
     }
 
     fn entitle(&self, name: Name, class: Option<ClassId>) -> Entitled {

@@ -8,23 +8,15 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 /// Values by key.
 #[derive(Clone, Debug)]
 #[expect(clippy::disallowed_types, reason = "see above")]
-pub(crate) struct Table<K, V>(HashMap<K, V, BuildHasherDefault<Fold>>);
+pub(crate) struct Table<K, V, H = Fold>(HashMap<K, V, BuildHasherDefault<H>>);
 
-impl<K, V> Default for Table<K, V> {
+impl<K, V, H> Default for Table<K, V, H> {
     fn default() -> Self {
         Self(Default::default())
     }
 }
 
-impl<K: Eq + Hash, V: PartialEq> PartialEq for Table<K, V> {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl<K: Eq + Hash, V: Eq> Eq for Table<K, V> {}
-
-impl<K: Eq + Hash, V> Table<K, V> {
+impl<K: Eq + Hash, V, H: Hasher + Default> Table<K, V, H> {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -61,7 +53,7 @@ impl<K: Eq + Hash, V> Table<K, V> {
 
 /// Folds what it is given by multiplication, the high half of the product into the low. Its keys are small integers the
 /// engine hands out and hashes that proxies made with a secret: nobody outside chooses where they fall.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fold(u64);
 
 impl Fold {
@@ -111,6 +103,28 @@ impl Hasher for Fold {
 
     fn write_isize(&mut self, word: isize) {
         self.fold(word.unsigned_abs() as u64);
+    }
+}
+
+/// For keys that are numbered one after the other: neighbours stand side by side, so that those which come and go
+/// together are found in the same cache lines.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct InOrder(u64);
+
+impl Hasher for InOrder {
+    fn finish(&self) -> u64 {
+        // A table takes the place from the low bits and tells neighbours apart by the highest seven.
+        (self.0 << 57) | (self.0 & (u64::MAX >> 7))
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = self.0.rotate_left(8) ^ word;
     }
 }
 

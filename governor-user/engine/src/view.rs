@@ -108,7 +108,7 @@ impl Engine {
     }
 
     fn org_views(&self) -> Vec<OrgView> {
-        let view = |party: &crate::party::Party| match party.name {
+        let view = |party: &crate::party::Party| match party.name() {
             Name::Key(_) => None,
             Name::Org(org) => Some(OrgView {
                 org,
@@ -169,7 +169,7 @@ impl Engine {
             share: (pool.policy.fair_share != FairShare::Off).then(share),
             weight: terms.weight,
             floor: terms.floor,
-            cap: entitled.and_then(|entitled| entitled.cap).unwrap_or(0),
+            cap: entitled.and_then(|entitled| entitled.cap()).unwrap_or(0),
         }
     }
 
