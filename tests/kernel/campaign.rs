@@ -1,10 +1,9 @@
-//! Connections of every ending, with the plane started anew in between: nothing may be left on any gauge. Short in a
-//! normal run; `GOVERNOR_FULL=1` makes it 100,000 connections.
+//! Connections of every ending, with the daemon killed or stopped in between: nothing may be left on any gauge or in any
+//! map. Short in a normal run; `GOVERNOR_FULL=1` makes it 100,000 connections.
 
+use crate::life::{bpffs, cgroup_entries, daemon, listener_entries, open_of, row_of, rows_in, wrong};
 use crate::variants::MIGRATE;
-use crate::world::{eventually, listeners_in, namespace, open_in, options, plane_with};
-use governor_user::kernel::{Options, view::Tier};
-use std::time::Duration;
+use crate::world::namespace;
 use support::{cgroup::Cgroup, netns::Netns, peer::Peer};
 
 /// Connections a round.
@@ -50,44 +49,70 @@ fn nothing_is_left_of_connections_of_every_ending_across_restarts() {
     let full = std::env::var_os("GOVERNOR_FULL").is_some_and(|value| value == "1");
     let (rounds, rounds_a_life) = if full { (2_000, 100) } else { (100, 25) };
     let Some(namespace) = namespace() else { return };
+    let Some(bpffs) = bpffs() else { return };
+    let pins = bpffs.pins();
     let of_server = Cgroup::create("campaign-server").unwrap();
     let of_client = Cgroup::create("campaign-client").unwrap();
-    let busy = Options { audit_every: Duration::from_millis(200), ..options(Tier::Tracepoint) };
     // Without it the queue is lost, which is an ending too.
     let _handed_on = namespace.set(MIGRATE, "1");
-    // Survives every life of the plane, and is counted in each.
+    // Survives every life of the daemon, and is counted in each.
     let (mut server, mut client) = (Peer::start_in(&namespace, &of_server), Peer::start_in(&namespace, &of_client));
     let steady = server.listen("127.0.0.1", 16);
     client.connect("127.0.0.1", steady, 3);
+    server.accept(steady, 3);
 
-    let Some(mut plane) = plane_with(busy.clone()) else { return };
+    let Some(mut daemon) = daemon(&pins) else { return };
+    let mut lives = 0;
+    let mut came = 0;
     for (round, ending) in (0..rounds).zip(ENDINGS.iter().cycle()) {
         play(*ending, &namespace, &of_server, &of_client);
-        if round % rounds_a_life == rounds_a_life - 1 {
-            let seen = eventually(&plane, "only what stays", |seen| {
-                open_in(seen, of_server.path()) == (3, 0)
-                    && open_in(seen, of_client.path()) == (0, 3)
-                    && listeners_in(seen, &namespace).len() == 1
-            });
-            let health = seen.health;
-            let wrong = (health.drift, health.untracked, health.lost_events);
-            assert_eq!(wrong, (0, 0, 0), "by round {round} of {rounds}, {ending:?}: {health:?}");
-            plane.stop();
-            // What happens while nobody watches is in the next life's seed.
-            play(*ending, &namespace, &of_server, &of_client);
-            plane = plane_with(busy.clone()).expect("the tier worked before");
+        if round % rounds_a_life != rounds_a_life - 1 {
+            continue;
         }
+        let by = format!("by round {round} of {rounds}, {ending:?}, life {lives}");
+        daemon.wait_for("/v1/cgroups", |groups| {
+            open_of(groups, &of_server) == (3, 0) && open_of(groups, &of_client) == (0, 3)
+        });
+        let rows = daemon.wait_for("/v1/listeners", |rows| rows_in(rows, &namespace).len() == 1);
+        assert_eq!(row_of(&rows, &namespace, steady).unwrap()["accepted_total"], came, "{by}");
+        let status = daemon.get("/v1/status");
+        assert_eq!(wrong(&status), [0, 0, 0], "{by}: {status:#}");
+
+        // Every other life ends with a crash, and the next one goes on with its counts. After a stop all begins anew.
+        let crash = lives % 2 == 0;
+        if crash {
+            daemon.kill();
+        } else {
+            daemon.halt();
+        }
+        // Nobody watches.
+        play(*ending, &namespace, &of_server, &of_client);
+        let mut passer = Peer::start_in(&namespace, &of_client);
+        passer.connect("127.0.0.1", steady, 2);
+        server.accept(steady, 2);
+        passer.reset_connections();
+        daemon.restart().unwrap();
+        let status = daemon.get("/v1/status");
+        assert_eq!(status["pins"]["state"], if crash { "adopted" } else { "pinned" }, "{by}: {status:#}");
+        came = if crash { came + 2 } else { 0 };
+        lives += 1;
     }
     client.close_all();
     server.close_all();
-    let seen = eventually(&plane, "nothing", |seen| {
-        open_in(seen, of_server.path()) == (0, 0)
-            && open_in(seen, of_client.path()) == (0, 0)
-            && listeners_in(seen, &namespace).is_empty()
+    daemon.wait_for("/v1/cgroups", |groups| {
+        open_of(groups, &of_server) == (0, 0) && open_of(groups, &of_client) == (0, 0)
     });
-    let audits = seen.health.audits;
-    let seen = eventually(&plane, "an audit at rest", |seen| seen.health.audits > audits + 1);
-    assert_eq!((seen.health.drift, seen.health.untracked, seen.health.lost_events), (0, 0, 0));
+    daemon.wait_for("/v1/listeners", |rows| rows_in(rows, &namespace).is_empty());
+    let audits = daemon.get("/v1/status")["kernel"]["audits"].as_u64().unwrap();
+    let status = daemon.wait_for("/v1/status", |status| status["kernel"]["audits"].as_u64() > Some(audits + 1));
+    assert_eq!(wrong(&status), [0, 0, 0], "{status:#}");
+
+    drop((server, client));
+    let (netns, cgroups) = (namespace.inode(), [of_server.id(), of_client.id()]);
+    drop((namespace, of_server, of_client));
+    daemon.wait_for("/v1/status", |_| listener_entries(&pins, &[netns]) == 0 && cgroup_entries(&pins, &cgroups) == 0);
+    assert!(daemon.stop().success());
+    assert!(!pins.exists());
 }
 
 /// One round: [`BATCH`] connections that are all gone at its end.

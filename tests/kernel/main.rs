@@ -5,6 +5,7 @@
 mod campaign;
 mod connections;
 mod counters;
+mod life;
 mod listeners;
 mod namespaces;
 mod overflow;

@@ -2,26 +2,15 @@
 //! happened in between is in its counts once; a clean stop leaves nothing. Every way in which that can fail ends in a daemon
 //! that counts without pins and says why.
 
+use crate::life::{bpffs, daemon, open_of, row_of};
 use crate::world::{as_ss, eventually, listener, namespace, open_in, options, plane_with};
 use governor_user::kernel::{
     self, Options, Plane, PlaneError,
     pin::PinOptions,
     view::{Observation, PinState, Tier},
 };
-use serde_json::Value;
 use std::{collections::BTreeSet, fs, path::Path};
-use support::{bpffs::Bpffs, cgroup::Cgroup, daemon::Daemon, daemon::Setup, netns::Netns, peer::Peer, skip, ss};
-
-/// What one daemon pins for the next.
-fn bpffs() -> Option<Bpffs> {
-    match Bpffs::mount() {
-        Ok(mounted) => Some(mounted),
-        Err(error) => {
-            skip(&format!("no bpffs can be mounted: {error}"));
-            None
-        }
-    }
-}
+use support::{cgroup::Cgroup, daemon::Daemon, peer::Peer, ss};
 
 fn pinned_in(folder: &Path) -> Options {
     Options { pins: Some(PinOptions { folder: folder.to_owned(), required: false }), ..options(Tier::Tracepoint) }
@@ -40,32 +29,6 @@ fn attached() -> BTreeSet<String> {
 /// Those of them that are still attached.
 fn still_attached(programs: &BTreeSet<String>) -> Vec<String> {
     programs.intersection(&attached()).cloned().collect()
-}
-
-/// A real daemon on the best tier that pins in `folder`; `None`, and a line that says why, where no programs can be loaded.
-fn daemon(folder: &Path) -> Option<Daemon> {
-    let setup = Setup::new("").tier("auto").env("GOVERNOR_KERNEL_TICK", "20ms").env("GOVERNOR_KERNEL_AUDIT", "500ms");
-    match setup.pins(folder).try_start() {
-        Ok(daemon) => Some(daemon),
-        Err(refusal) if refusal.log.contains("this tier has nothing to pin") => {
-            skip("no programs can be loaded here");
-            None
-        }
-        Err(refusal) => panic!("{}: {}", refusal.status, refusal.log),
-    }
-}
-
-/// The row of the listener on `port`, as the daemon tells it.
-fn row_of(rows: &Value, namespace: &Netns, port: u16) -> Option<Value> {
-    let mut rows = rows.as_array()?.iter();
-    rows.find(|row| row["netns"] == namespace.inode() && row["port"] == port).cloned()
-}
-
-/// Open connections of a cgroup, inbound and outbound, as the daemon tells them.
-fn open_of(groups: &Value, cgroup: &Cgroup) -> (u64, u64) {
-    let group = groups.as_array().into_iter().flatten().find(|group| group["path"] == cgroup.path());
-    let count = |group: &Value, which: &str| group[which].as_u64().expect("a group has both counts");
-    group.map_or((0, 0), |group| (count(group, "inbound"), count(group, "outbound")))
 }
 
 #[test]

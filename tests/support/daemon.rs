@@ -227,6 +227,16 @@ impl Daemon {
         terminate(child).unwrap_or_else(|| panic!("governord did not end after SIGTERM\n{}", self.log()))
     }
 
+    /// As [`Daemon::stop`], but its folder stays, for [`Daemon::restart`].
+    ///
+    /// # Panics
+    /// As [`Daemon::stop`], and when it ends with an error.
+    pub fn halt(&mut self) {
+        let child = self.child.take().expect("the daemon runs");
+        let status = terminate(child).unwrap_or_else(|| panic!("governord did not end after SIGTERM\n{}", self.log()));
+        assert!(status.success(), "{status}\n{}", self.log());
+    }
+
     /// Kills it (SIGKILL) as a crash would. Its folder stays, for [`Daemon::restart`].
     ///
     /// # Panics
