@@ -3,7 +3,7 @@
 
 use crate::atomic::Cell;
 use core::mem::offset_of;
-use governor_common::abi::{CgroupState, GlobalStats, ListenPort, ListenerState, Marker};
+use governor_common::abi::{BUCKETS, CgroupState, GlobalStats, ListenPort, ListenerState, Marker, Sojourn};
 
 /// A value of the listener map.
 #[repr(C)]
@@ -98,6 +98,14 @@ pub(crate) struct MarkerCell {
     pub(crate) stage: Cell<u32>,
 }
 
+/// A value of the sojourn map.
+#[repr(C)]
+pub(crate) struct SojournCell {
+    pub(crate) buckets: [Cell<u64>; BUCKETS],
+    pub(crate) sum_ns: Cell<u64>,
+    pub(crate) longest: [Cell<u64>; 2],
+}
+
 /// Asserts that a cell and the struct it stands for have the same size and put the named fields at the same places.
 macro_rules! same_layout {
     ($cell:ty, $state:ty: $($field:ident),*) => {
@@ -111,3 +119,4 @@ same_layout!(ListenerCell, ListenerState:
 same_layout!(CgroupCell, CgroupState: inbound_opened, inbound_closed, outbound_opened, outbound_closed);
 same_layout!(StatsCell, GlobalStats: lost_events, untracked_listeners, untracked_connections, seeded, contended, handed_on);
 same_layout!(MarkerCell, Marker: cgroup, enqueued_ns, listener, counted, direction, stage);
+same_layout!(SojournCell, Sojourn: buckets, sum_ns, longest);

@@ -1,55 +1,133 @@
 //! Connections in their cgroup's counters. A mark on the socket says that it is counted, how and where; only a marked
-//! socket is ever taken out again. All callers hold the socket's lock.
+//! socket is ever taken out again. All callers but one hold the socket's lock, and that one is why `counted` is swapped.
+//!
+//! ```text
+//!                     accepts are seen                          accepts are not seen
+//!   inbound    marked when it is queued, counted at its      marked and counted at its establishment,
+//!              accept, under the task's cgroup               under the listener's owner
+//!   outbound   counted at its establishment, under the socket's creator
+//! ```
+//!
+//! A subflow of Multipath TCP is not what accept hands over, so it counts as where accepts are not seen.
 
 use crate::cells::MarkerCell;
 use crate::error::Error;
 use crate::sock::Sock;
 use crate::{maps, offsets};
-use governor_common::abi::{Direction, Marker};
+use aya_ebpf::helpers::bpf_get_current_cgroup_id;
+use governor_common::abi::{Direction, Marker, Stage};
+use governor_ebpf::transition::{is_open, state};
+
+/// Values of a mark's `counted`.
+pub(crate) mod counted {
+    /// Not yet.
+    pub(crate) const NO: u64 = 0;
+    /// It is in its cgroup's counters.
+    pub(crate) const YES: u64 = 1;
+    /// The connection is over, whether it was ever counted or not.
+    pub(crate) const OVER: u64 = 2;
+}
 
 /// Remembers the direction of a connection that is not established yet.
 #[inline(always)]
 pub(crate) fn expect(sk: Sock, direction: Direction) -> Result<(), Error> {
-    if !offsets::has_cgroups() || maps::marker(sk).is_some() {
-        return Ok(());
-    }
-    maps::put_marker(sk, fresh(sk, direction, 0)).map(drop)
+    mark(sk, direction, 0).map(drop)
 }
 
-/// Counts a connection unless it is counted. `entered_ns` is when it entered an accept queue, 0 if it did not or that was
-/// not seen.
+/// Counts a connection that is established, unless it is counted or waits for its accept. `entered_ns` is when it
+/// entered an accept queue, 0 if it did not or that was not seen.
 #[inline(always)]
 pub(crate) fn open(sk: Sock, direction: Direction, entered_ns: u64) -> Result<(), Error> {
-    if !offsets::has_cgroups() {
+    let marker = mark(sk, direction, entered_ns)?;
+    if is_inbound(marker) && maps::counts_at_accept() && is_queued(marker) && !sk.is_subflow() {
         return Ok(());
     }
-    let marker = match maps::marker(sk) {
-        Some(marker) => marker,
-        None => maps::put_marker(sk, fresh(sk, direction, entered_ns))?,
-    };
-    if marker.counted.load() != 0 {
-        return Ok(());
-    }
-    let cgroup = maps::cgroup_or_insert(sk, marker.cgroup.load())?;
-    marker.counted.store(1);
-    let counter = if is_inbound(marker) { &cgroup.inbound_opened } else { &cgroup.outbound_opened };
-    counter.add(1);
-    Ok(())
+    count(sk, marker)
 }
 
-/// Takes a connection out of the count that it is in.
+/// Counts a connection that was open and uncounted when a scan came by, as one that is past its accept queue.
+#[inline(always)]
+pub(crate) fn seed(sk: Sock, direction: Direction) -> Result<(), Error> {
+    let marker = mark(sk, direction, 0)?;
+    if is_inbound(marker) && maps::counts_at_accept() {
+        marker.stage.store(Stage::Accepted.to_raw());
+    }
+    count(sk, marker)
+}
+
+/// Counts a connection that a task takes out of the accept queue, under the task's cgroup, if it is still open.
+#[inline(always)]
+pub(crate) fn accept(sk: Sock, marker: &MarkerCell) -> Result<(), Error> {
+    if !maps::counts_at_accept() || marker.counted.load() != counted::NO {
+        return Ok(());
+    }
+    // SAFETY: takes no argument; the current task is the one that accepts.
+    marker.cgroup.store(unsafe { bpf_get_current_cgroup_id() });
+    match sk.state() {
+        open if is_open(open) => count(sk, marker),
+        // Accepted before its handshake is over (Fast Open): it counts when it is established.
+        state::SYN_RECV => Ok(()),
+        _ => {
+            marker.counted.store(counted::OVER);
+            Ok(())
+        }
+    }
+}
+
+/// Takes a connection out of the count that it is in. The mark stays: a connection that died in the queue is still
+/// accepted, and its wait measured.
 #[inline(always)]
 pub(crate) fn close(sk: Sock) {
     let Some(marker) = maps::marker(sk) else {
         return;
     };
-    if marker.counted.load() != 0
+    if marker.counted.replace(counted::NO, counted::OVER).is_ok() {
+        return;
+    }
+    if marker.counted.replace(counted::YES, counted::OVER).is_ok()
         && let Some(cgroup) = maps::cgroup(sk, marker.cgroup.load())
     {
         let counter = if is_inbound(marker) { &cgroup.inbound_closed } else { &cgroup.outbound_closed };
         counter.add(1);
     }
-    maps::remove_marker(sk);
+}
+
+/// The mark of a connection, made unless it is there. A socket whose connection is over and that connects again gets a
+/// new one.
+#[inline(always)]
+pub(crate) fn mark(sk: Sock, direction: Direction, entered_ns: u64) -> Result<&'static MarkerCell, Error> {
+    let Some(marker) = maps::marker(sk) else {
+        return maps::put_marker(sk, fresh(sk, direction, entered_ns));
+    };
+    if marker.counted.load() == counted::OVER {
+        let Marker { cgroup, enqueued_ns, listener, counted, direction, stage } = fresh(sk, direction, entered_ns);
+        marker.cgroup.store(cgroup);
+        marker.enqueued_ns.store(enqueued_ns);
+        marker.listener.store(listener);
+        marker.direction.store(direction);
+        marker.stage.store(stage);
+        marker.counted.store(counted);
+    }
+    Ok(marker)
+}
+
+/// Whether it is in an accept queue, as far as was seen.
+#[inline(always)]
+pub(crate) fn is_queued(marker: &MarkerCell) -> bool {
+    marker.stage.load() == Stage::Queued.to_raw()
+}
+
+#[inline(always)]
+fn count(sk: Sock, marker: &MarkerCell) -> Result<(), Error> {
+    if !offsets::has_cgroups() || marker.counted.load() != counted::NO {
+        return Ok(());
+    }
+    let cgroup = maps::cgroup_or_insert(sk, marker.cgroup.load())?;
+    if marker.counted.replace(counted::NO, counted::YES).is_ok() {
+        let counter = if is_inbound(marker) { &cgroup.inbound_opened } else { &cgroup.outbound_opened };
+        counter.add(1);
+    }
+    Ok(())
 }
 
 #[inline(always)]
@@ -59,5 +137,9 @@ fn is_inbound(marker: &MarkerCell) -> bool {
 
 #[inline(always)]
 fn fresh(sk: Sock, direction: Direction, enqueued_ns: u64) -> Marker {
-    Marker { cgroup: sk.cgroup(), enqueued_ns, listener: 0, counted: 0, direction: direction.to_raw(), stage: 0 }
+    let stage = match direction {
+        Direction::Inbound => Stage::Queued.to_raw(),
+        Direction::Outbound => 0,
+    };
+    Marker { cgroup: sk.cgroup(), enqueued_ns, listener: 0, counted: counted::NO, direction: direction.to_raw(), stage }
 }

@@ -34,18 +34,15 @@ pub(crate) fn handle(ctx: &SkBuffContext) -> Result<(), Error> {
     }
     // SAFETY: just checked.
     let listener = unsafe { Sock::new(tcp.cast_const().cast()) };
-    if !overflow::is_full(listener) || !packet::asks_to_connect(|at| byte(ctx, at)) || is_refused_before(listener) {
+    if !overflow::is_full(listener)
+        || !packet::asks_to_connect(|at| byte(ctx, at))
+        || overflow::is_half_open_full(listener)
+    {
         return Ok(());
     }
     // SAFETY: takes the context and reads the socket in it.
     let cookie = unsafe { bpf_get_socket_cookie(ctx.as_ptr()) };
     overflow::syn(listener, cookie)
-}
-
-/// Whether the kernel refuses it for too many half-open connections, which it looks at first and counts elsewhere.
-#[inline(always)]
-fn is_refused_before(listener: Sock) -> bool {
-    listener.half_open() > listener.backlog() && !listener.sends_cookies()
 }
 
 /// One byte of the packet, from the network header on.

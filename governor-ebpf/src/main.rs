@@ -9,11 +9,13 @@
 #![cfg_attr(target_arch = "bpf", feature(core_intrinsics), expect(internal_features, reason = "see atomic.rs"))]
 #![expect(unsafe_code, reason = "kernel pointers, map values and helper calls; each block says why it holds")]
 
+mod accept;
 mod atomic;
 mod cells;
 mod connection;
 mod discard;
 mod emit;
+mod enqueue;
 mod error;
 mod ingress;
 mod listener;
@@ -22,13 +24,14 @@ mod offsets;
 mod overflow;
 mod queue;
 mod queue_scan;
+mod refusal;
 mod scan;
 mod sk_data_ready;
 mod sock;
 mod state_change;
 
-use aya_ebpf::macros::{btf_tracepoint, cgroup_skb};
-use aya_ebpf::programs::{BtfTracePointContext, SkBuffContext};
+use aya_ebpf::macros::{btf_tracepoint, cgroup_skb, fentry, fexit};
+use aya_ebpf::programs::{BtfTracePointContext, FEntryContext, FExitContext, SkBuffContext};
 use core::ffi::c_void;
 
 /// Every change of a socket's state: listeners and connections that open and close.
@@ -86,6 +89,97 @@ pub(crate) fn syn_ingress(ctx: SkBuffContext) -> i32 {
 #[unsafe(link_section = "iter/tcp")]
 pub(crate) extern "C" fn scan_queues(ctx: *mut c_void) -> i32 {
     queue_scan::handle(ctx.cast())
+}
+
+/// A connection that made its handshake entered an accept queue.
+#[fexit(function = "inet_csk_complete_hashdance")]
+pub(crate) fn enqueue_handshake(ctx: FExitContext) -> i32 {
+    error::count(enqueue::handle(ctx.arg(0), ctx.arg(4)));
+    0
+}
+
+/// A connection entered an accept queue by another way: a SYN cookie, Fast Open.
+#[fexit(function = "inet_csk_reqsk_queue_add")]
+pub(crate) fn enqueue_other(ctx: FExitContext) -> i32 {
+    error::count(enqueue::handle(ctx.arg(0), ctx.arg(3)));
+    0
+}
+
+/// A task accepts.
+#[fentry(function = "__inet_accept")]
+pub(crate) fn accept_socket(ctx: FEntryContext) -> i32 {
+    error::count(accept::from_socket(ctx.arg(0), ctx.arg(2)));
+    0
+}
+
+/// The twin of [`accept_socket`].
+#[fentry(function = "__inet_accept")]
+pub(crate) fn accept_socket_twin(ctx: FEntryContext) -> i32 {
+    error::count(accept::from_socket(ctx.arg(0), ctx.arg(2)));
+    0
+}
+
+/// A task accepts, where that has no function of its own.
+#[fentry(function = "security_sock_graft")]
+pub(crate) fn accept_graft(ctx: FEntryContext) -> i32 {
+    error::count(accept::grafted(ctx.arg(0)));
+    0
+}
+
+/// The twin of [`accept_graft`].
+#[fentry(function = "security_sock_graft")]
+pub(crate) fn accept_graft_twin(ctx: FEntryContext) -> i32 {
+    error::count(accept::grafted(ctx.arg(0)));
+    0
+}
+
+/// A task took a connection out of a queue, where the function has two arguments.
+#[fexit(function = "inet_csk_accept")]
+pub(crate) fn accept_queue(ctx: FExitContext) -> i32 {
+    error::count(accept::from_listener(ctx.arg(0), ctx.arg(2)));
+    0
+}
+
+/// The twin of [`accept_queue`].
+#[fexit(function = "inet_csk_accept")]
+pub(crate) fn accept_queue_twin(ctx: FExitContext) -> i32 {
+    error::count(accept::from_listener(ctx.arg(0), ctx.arg(2)));
+    0
+}
+
+/// As [`accept_queue`], where the function has four arguments.
+#[fexit(function = "inet_csk_accept")]
+pub(crate) fn accept_queue_4(ctx: FExitContext) -> i32 {
+    error::count(accept::from_listener(ctx.arg(0), ctx.arg(4)));
+    0
+}
+
+/// The twin of [`accept_queue_4`].
+#[fexit(function = "inet_csk_accept")]
+pub(crate) fn accept_queue_4_twin(ctx: FExitContext) -> i32 {
+    error::count(accept::from_listener(ctx.arg(0), ctx.arg(4)));
+    0
+}
+
+/// A SYN arrives at a listener.
+#[fentry(function = "tcp_conn_request")]
+pub(crate) fn refuse_syn(ctx: FEntryContext) -> i32 {
+    error::count(refusal::at_syn(ctx.arg(2)));
+    0
+}
+
+/// The last packet of a handshake arrives at a listener.
+#[fentry(function = "tcp_v4_syn_recv_sock")]
+pub(crate) fn refuse_ack(ctx: FEntryContext) -> i32 {
+    error::count(refusal::at_ack(ctx.arg(0)));
+    0
+}
+
+/// As [`refuse_ack`], by IPv6.
+#[fentry(function = "tcp_v6_syn_recv_sock")]
+pub(crate) fn refuse_ack_v6(ctx: FEntryContext) -> i32 {
+    error::count(refusal::at_ack_v6(ctx.arg(0), ctx.arg(1)));
+    0
 }
 
 /// Visits every TCP socket of a network namespace: marks what is not counted yet and writes one record each.

@@ -1,17 +1,17 @@
 //! The maps, and typed access to their values as [`crate::cells`].
 
 use crate::atomic::Cell;
-use crate::cells::{CgroupCell, ListenerCell, MarkerCell, StatsCell};
+use crate::cells::{CgroupCell, ListenerCell, MarkerCell, SojournCell, StatsCell};
 use crate::error::Error;
 use crate::sock::Sock;
-use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST, BPF_SK_STORAGE_GET_F_CREATE};
+use aya_ebpf::bindings::{BPF_ANY, BPF_F_NO_PREALLOC, BPF_NOEXIST, BPF_SK_STORAGE_GET_F_CREATE};
 use aya_ebpf::btf_maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
-use aya_ebpf::helpers::generated::{bpf_sk_storage_delete, bpf_sk_storage_get};
+use aya_ebpf::helpers::generated::bpf_sk_storage_get;
 use aya_ebpf::macros::btf_map;
 use core::ptr;
 use governor_common::abi::{
-    CgroupKey, CgroupState, Event, GlobalStats, ListenPort, ListenerState, MAX_CGROUPS, MAX_LISTEN_PORTS,
-    MAX_LISTENERS, Marker,
+    CgroupKey, CgroupState, Control, Event, GlobalStats, ListenPort, ListenerState, MAX_CGROUPS, MAX_LISTEN_PORTS,
+    MAX_LISTENERS, Marker, Sojourn,
 };
 
 /// Holds some 1,600 events: what a program with many listeners causes at its end, between two ticks of a slow machine.
@@ -25,6 +25,13 @@ static CGROUPS: HashMap<CgroupKey, CgroupState, { MAX_CGROUPS as usize }> = Hash
 
 #[btf_map]
 static LISTEN_PORTS: HashMap<ListenPort, u32, { MAX_LISTEN_PORTS as usize }> = HashMap::new();
+
+/// Made for a listener at its first measured accept, because a histogram is large.
+#[btf_map]
+static SOJOURN: HashMap<u64, Sojourn, { MAX_LISTENERS as usize }, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
+
+#[btf_map]
+static CONTROL: Array<Control, 1> = Array::new();
 
 #[btf_map]
 static STATS: Array<GlobalStats, 1> = Array::new();
@@ -90,6 +97,40 @@ pub(crate) fn listener_or_insert(cookie: u64, state: &ListenerState) -> Result<&
     // When another CPU made the entry in between, this fails and the look-up finds that one.
     let _raced = LISTENERS.insert(cookie, state, u64::from(BPF_NOEXIST));
     listener(cookie).ok_or(Error::ListenerUntracked)
+}
+
+/// The waits of a listener, made unless they are there.
+#[inline(always)]
+#[expect(clippy::needless_borrows_for_generic_args, reason = "by value it would go over the stack, which it exceeds")]
+pub(crate) fn sojourn_or_insert(cookie: u64) -> Result<&'static SojournCell, Error> {
+    /// Too large for a program's stack.
+    static EMPTY: Sojourn = Sojourn::EMPTY;
+    if let Some(sojourn) = sojourn(cookie) {
+        return Ok(sojourn);
+    }
+    let _raced = SOJOURN.insert(cookie, &EMPTY, u64::from(BPF_NOEXIST));
+    sojourn(cookie).ok_or(Error::ListenerUntracked)
+}
+
+#[inline(always)]
+fn sojourn(cookie: u64) -> Option<&'static SojournCell> {
+    // SAFETY: as in `listener`.
+    SOJOURN.get_ptr(cookie).map(|value| unsafe { &*value.cast() })
+}
+
+/// Whether an inbound connection counts from its accept.
+#[inline(always)]
+pub(crate) fn counts_at_accept() -> bool {
+    // SAFETY: a value of this map; the daemon writes each number in one piece.
+    CONTROL.get_ptr(0).is_some_and(|control| unsafe { (&raw const (*control).counts_at_accept).read_volatile() } != 0)
+}
+
+/// The interval that waits are collected for.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "intervals are told apart modulo 2¹⁶")]
+pub(crate) fn interval() -> u16 {
+    // SAFETY: as in `counts_at_accept`.
+    CONTROL.get_ptr(0).map_or(0, |control| unsafe { (&raw const (*control).interval).read_volatile() } as u16)
 }
 
 /// Says on this CPU that the enqueue of a listener is counted.
@@ -198,13 +239,6 @@ pub(crate) fn put_marker(sk: Sock, mut marker: Marker) -> Result<&'static Marker
     // SAFETY: as in `marker`; the helper copies the value.
     let made = unsafe { bpf_sk_storage_get(markers(), sk.as_ptr(), value, create).cast::<MarkerCell>().as_ref() };
     made.ok_or(Error::ConnectionUntracked)
-}
-
-/// Takes the mark off, so that the same socket can connect again.
-#[inline(always)]
-pub(crate) fn remove_marker(sk: Sock) {
-    // SAFETY: as in `marker`. It fails only when there is no mark.
-    let _absent = unsafe { bpf_sk_storage_delete(markers(), sk.as_ptr()) };
 }
 
 /// Adds one to a statistic.

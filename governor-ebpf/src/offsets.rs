@@ -33,6 +33,13 @@ static OFFSETS: Offsets = Offsets {
     net_cookies: 0,
     reason_overflow: 0,
     reason_no_socket: 0,
+    sock_socket: 0,
+    sock_cookie: 0,
+    socket_sock: 0,
+    packet_protocol: 0,
+    has_mptcp: 0,
+    tcp_is_subflow: 0,
+    mptcp_first: 0,
 };
 
 /// Reads one offset. Volatile, or the compiler would take the zeros above for the values; the verifier still sees
@@ -55,6 +62,12 @@ pub(crate) fn load(field: impl FnOnce(&'static Offsets) -> *const u32) -> usize 
 #[inline(always)]
 pub(crate) fn has_cgroups() -> bool {
     offset!(has_cgroups) != 0
+}
+
+/// Whether there is Multipath TCP here.
+#[inline(always)]
+pub(crate) fn has_mptcp() -> bool {
+    offset!(has_mptcp) != 0
 }
 
 /// Whether sockets have an IPv6 address here.

@@ -12,6 +12,13 @@ pub(crate) fn is_full(sk: Sock) -> bool {
     sk.depth() > sk.backlog()
 }
 
+/// Whether a SYN is refused for too many half-open connections, which the kernel looks at first and counts elsewhere. The
+/// listener is one that the verifier knows as a `struct tcp_sock`.
+#[inline(always)]
+pub(crate) fn is_half_open_full(listener: Sock) -> bool {
+    listener.half_open() > listener.backlog() && !listener.sends_cookies()
+}
+
 /// Counts a SYN refused.
 #[inline(always)]
 pub(crate) fn syn(sk: Sock, cookie: u64) -> Result<(), Error> {

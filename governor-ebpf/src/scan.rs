@@ -4,15 +4,16 @@
 //! gets one, and every socket leaves a record, from which the daemon learns what is really open. The kernel runs a
 //! socket a second time when its record did not fit, so everything here can be done twice.
 
+use crate::connection::{self, counted};
 use crate::error::{self, Error};
 use crate::sock::Sock;
-use crate::{connection, listener, maps, offsets};
+use crate::{listener, maps, offsets};
 use aya_ebpf::bindings::seq_file;
 use aya_ebpf::helpers::bpf_skc_to_tcp_sock;
 use aya_ebpf::helpers::generated::bpf_seq_write;
 use core::ffi::c_void;
 use governor_common::abi::{Direction, ListenPort, ScanRecord};
-use governor_ebpf::transition::{is_open, state};
+use governor_ebpf::transition::{can_wait, is_open, state};
 
 /// `struct bpf_iter__tcp`: every field is a 64-bit slot that the verifier knows by its offset.
 #[repr(C)]
@@ -45,7 +46,10 @@ pub(crate) fn handle(ctx: *const Context) -> Result<(), Error> {
     let Some(sk) = full_socket(&context) else { return Ok(()) };
     let record = match sk.state() {
         state::LISTEN => visit_listener(sk),
-        open if is_open(open) => visit_connection(sk),
+        open if is_open(open) => match visit_connection(sk) {
+            Some(record) => record,
+            None => return Ok(()),
+        },
         _ => return Ok(()),
     };
     write_record(&context, &record);
@@ -86,15 +90,23 @@ fn visit_listener(sk: Sock) -> ScanRecord {
     }
 }
 
+/// Nothing for a connection that counts from its accept and waits for it.
 #[inline(always)]
-fn visit_connection(sk: Sock) -> ScanRecord {
-    if offsets::has_cgroups() && maps::marker(sk).is_none() {
+fn visit_connection(sk: Sock) -> Option<ScanRecord> {
+    let counted = |sk| maps::marker(sk).is_some_and(|marker| marker.counted.load() == counted::YES);
+    if offsets::has_cgroups() && !counted(sk) {
+        let waits = sk.is_held_by_nobody() && can_wait(sk.state()) && !sk.is_subflow();
         let inbound = maps::is_listen_port(listen_port(sk));
-        let counted = connection::open(sk, if inbound { Direction::Inbound } else { Direction::Outbound }, 0);
-        if counted.is_ok() {
+        let direction = if inbound { Direction::Inbound } else { Direction::Outbound };
+        if waits && inbound && maps::counts_at_accept() {
+            error::count(connection::expect(sk, direction));
+            return None;
+        }
+        let seeded = connection::seed(sk, direction);
+        if seeded.is_ok() {
             maps::count(|stats| &stats.seeded);
         }
-        error::count(counted);
+        error::count(seeded);
     }
     let mut record = ScanRecord {
         cookie: sk.cookie(),
@@ -105,12 +117,12 @@ fn visit_connection(sk: Sock) -> ScanRecord {
         backlog: 0,
     };
     if let Some(marker) = maps::marker(sk)
-        && marker.counted.load() != 0
+        && marker.counted.load() == counted::YES
     {
         record.cgroup = marker.cgroup.load();
         record.direction = marker.direction.load();
     }
-    record
+    Some(record)
 }
 
 #[inline(always)]

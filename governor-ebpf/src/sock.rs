@@ -1,10 +1,12 @@
 //! A kernel socket, read through the offsets of the running kernel.
 
 use crate::offsets::{self, offset};
-use aya_ebpf::helpers::{bpf_get_socket_cookie, bpf_probe_read_kernel};
+use aya_ebpf::helpers::{bpf_get_socket_cookie, bpf_probe_read_kernel, bpf_skc_to_tcp_sock};
 use core::ffi::c_void;
-use governor_common::abi::AF_INET6;
+use governor_common::abi::{AF_INET, AF_INET6};
 
+/// `IPPROTO_MPTCP`.
+const IPPROTO_MPTCP: u16 = 262;
 /// `IPPROTO_TCP`. An MPTCP socket reports states of its own under another number and is left out; its subflows are TCP.
 const IPPROTO_TCP: u16 = 6;
 
@@ -23,6 +25,15 @@ impl Sock {
         Self(sk.cast())
     }
 
+    /// The `struct sock` of a `struct socket`.
+    ///
+    /// # Safety
+    /// It must be a pointer that the verifier knows as a `struct socket` and that has a sock.
+    #[inline(always)]
+    pub(crate) unsafe fn of_socket(socket: *const c_void) -> Self {
+        Self(Self(socket.cast()).read(offset!(socket_sock)))
+    }
+
     #[inline(always)]
     pub(crate) const fn as_ptr(self) -> *mut c_void {
         self.0.cast_mut().cast()
@@ -37,6 +48,49 @@ impl Sock {
     #[inline(always)]
     pub(crate) fn is_tcp(self) -> bool {
         self.read::<u16>(offset!(sock_protocol)) == IPPROTO_TCP
+    }
+
+    /// A Multipath TCP socket as accept hands it over: not one of its subflows, which are TCP.
+    #[inline(always)]
+    pub(crate) fn is_mptcp(self) -> bool {
+        self.read::<u16>(offset!(sock_protocol)) == IPPROTO_MPTCP
+    }
+
+    /// IPv4 or IPv6.
+    #[inline(always)]
+    pub(crate) fn is_internet(self) -> bool {
+        let family = self.family();
+        family == AF_INET || family == AF_INET6
+    }
+
+    /// Whether a TCP socket is a subflow of Multipath TCP.
+    #[inline(always)]
+    pub(crate) fn is_subflow(self) -> bool {
+        if !offsets::has_mptcp() {
+            return false;
+        }
+        // SAFETY: the helper takes any socket.
+        let tcp = unsafe { bpf_skc_to_tcp_sock(self.as_ptr()) };
+        !tcp.is_null() && Self(tcp.cast_const().cast()).read::<u8>(offset!(tcp_is_subflow)) != 0
+    }
+
+    /// Cookie of the first subflow of a Multipath TCP socket; 0 if it has none or nobody asked for it yet.
+    #[inline(always)]
+    pub(crate) fn first_subflow_cookie(self) -> u64 {
+        if !offsets::has_mptcp() {
+            return 0;
+        }
+        // SAFETY: the helper checks the address itself; the verifier knows the socket as a `struct sock`, which is shorter.
+        let first = unsafe { bpf_probe_read_kernel(self.0.add(offset!(mptcp_first)).cast::<*const u8>()) };
+        let Ok(first) = first else { return 0 };
+        // SAFETY: the helper checks the address itself.
+        unsafe { bpf_probe_read_kernel(first.wrapping_add(offset!(sock_cookie)).cast()) }.unwrap_or(0)
+    }
+
+    /// Whether no process holds it: it is in an accept queue, or its last descriptor is closed.
+    #[inline(always)]
+    pub(crate) fn is_held_by_nobody(self) -> bool {
+        self.read::<*const u8>(offset!(sock_socket)).is_null()
     }
 
     #[inline(always)]

@@ -22,6 +22,8 @@ pub mod state {
     pub const TIME_WAIT: i32 = 6;
     /// `TCP_CLOSE`.
     pub const CLOSE: i32 = 7;
+    /// `TCP_CLOSE_WAIT`.
+    pub const CLOSE_WAIT: i32 = 8;
     /// `TCP_LISTEN`.
     pub const LISTEN: i32 = 10;
     /// `TCP_NEW_SYN_RECV`: a request, not a full socket.
@@ -77,6 +79,14 @@ pub const fn is_open(socket_state: i32) -> bool {
 pub const fn abandoned(socket_state: i32) -> u32 {
     const WAITING: u32 = 1 << state::ESTABLISHED | 1 << state::SYN_RECV;
     (!WAITING >> (socket_state.unsigned_abs() & 31)) & 1
+}
+
+/// Whether a connection in this state can be waiting in an accept queue: it is established, its client may have closed,
+/// and nobody on this side has.
+#[inline(always)]
+#[must_use]
+pub const fn can_wait(socket_state: i32) -> bool {
+    matches!(socket_state, state::SYN_RECV | state::ESTABLISHED | state::CLOSE_WAIT)
 }
 
 #[cfg(test)]

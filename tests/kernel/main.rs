@@ -12,6 +12,7 @@ mod overflow;
 mod report;
 mod restart;
 mod scale;
+mod sojourn;
 mod styles;
 mod tiers;
 mod variants;

@@ -1,8 +1,8 @@
 //! Every way to accept counts each accept once and returns to nothing after the close, whoever closes; also for those
 //! that slept in accept before the programs came.
 
-use crate::world::{eventually, listener, namespace, open_in, plane};
-use governor_user::kernel::view::{Basis, Tier};
+use crate::world::{best_plane, eventually, listener, namespace, open_in, sees};
+use governor_user::kernel::view::{Basis, HookEvent};
 use support::{cgroup::Cgroup, peer::Peer};
 
 const STYLES: [&str; 4] = ["asleep", "many", "events", "workers"];
@@ -18,15 +18,18 @@ enum Begins {
 fn accepts_count_once(begins: Begins) {
     for (index, style) in STYLES.iter().enumerate() {
         let Some(namespace) = namespace() else { return };
+        let of_owner = Cgroup::create(&format!("style-owner-{style}")).expect("cgroups can be made");
         let of_server = Cgroup::create(&format!("style-server-{style}")).expect("cgroups can be made");
         let of_client = Cgroup::create(&format!("style-client-{style}")).expect("cgroups can be made");
-        let mut server = Peer::start_in(&namespace, &of_server);
+        let mut server = Peer::start_in(&namespace, &of_owner);
         let mut client = Peer::start_in(&namespace, &of_client);
         let port = server.listen("127.0.0.1", 64);
+        // The listener stays its owner's; whoever accepts is of another group.
+        of_server.add(server.pid());
         if begins == Begins::BeforeAttach {
             server.begin_accepting(style, port, CONNECTIONS);
         }
-        let Some(plane) = plane(Tier::Tracepoint) else { return };
+        let Some(plane) = best_plane() else { return };
         if begins == Begins::AfterAttach {
             server.begin_accepting(style, port, CONNECTIONS);
         }
@@ -36,15 +39,21 @@ fn accepts_count_once(begins: Begins) {
         client.connect("127.0.0.1", port, CONNECTIONS);
         server.finish_accepting();
 
+        let sees_accepts = sees(&plane.observations().borrow(), HookEvent::Accept);
+        let (counts, other) = if sees_accepts { (&of_server, &of_owner) } else { (&of_owner, &of_server) };
         let seen = eventually(&plane, style, |seen| {
             listener(seen, &namespace, port).is_some_and(|row| row.accepted_total == Some(CONNECTIONS.into()))
-                && open_in(seen, of_server.path()) == (CONNECTIONS.into(), 0)
+                && open_in(seen, counts.path()) == (CONNECTIONS.into(), 0)
         });
         let row = listener(&seen, &namespace, port).expect("it was seen just now");
         assert_eq!((row.enqueued_total, row.depth), (Some(CONNECTIONS.into()), 0), "{style}");
-        let group = seen.cgroups.iter().flatten().find(|group| group.id == of_server.id());
+        assert_eq!(open_in(&seen, other.path()), (0, 0), "{style}: each connection counts in one group");
+        let group = seen.cgroups.iter().flatten().find(|group| group.id == counts.id());
         let group = group.expect("it was seen just now");
-        assert_eq!(group.inbound_basis, Basis::Owner, "this tier knows the listener's creator only");
+        assert_eq!(group.inbound_basis, if sees_accepts { Basis::Acceptor } else { Basis::Owner });
+        if let Some(sojourn) = row.sojourn {
+            assert_eq!(sojourn.count, u64::from(CONNECTIONS), "{style}: each accept has one wait");
+        }
 
         if index % 2 == 0 {
             client.close_connections();
@@ -54,7 +63,7 @@ fn accepts_count_once(begins: Begins) {
             client.close_connections();
         }
         let seen = eventually(&plane, "nothing open", |seen| {
-            open_in(seen, of_server.path()) == (0, 0) && open_in(seen, of_client.path()) == (0, 0)
+            open_in(seen, counts.path()) == (0, 0) && open_in(seen, of_client.path()) == (0, 0)
         });
         assert_eq!((seen.health.drift, seen.health.untracked), (0, 0), "{style}");
     }

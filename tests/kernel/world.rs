@@ -2,7 +2,7 @@
 
 use governor_user::kernel::{
     self, Options, Plane,
-    view::{ListenerView, Observation, Tier},
+    view::{HookEvent, ListenerView, Observation, Tier},
 };
 use std::{
     sync::Arc,
@@ -54,6 +54,23 @@ pub(crate) fn plane_with(options: Options) -> Option<Plane> {
     }
     skip(&format!("the {tier} tier does not work here: {}", first.degraded.join("; ")));
     None
+}
+
+/// A plane on the best tier that works here, for tests that hold each tier to what it promises; `None`, and a line that
+/// says why, where there are no programs.
+pub(crate) fn best_plane() -> Option<Plane> {
+    let plane = kernel::spawn(Options { forced_tier: None, ..options(Tier::Procfs) }).expect("it starts on some tier");
+    let first = plane.observations().borrow().clone();
+    if first.tier >= Tier::Tracepoint {
+        return Some(plane);
+    }
+    skip(&format!("no programs work here: {}", first.degraded.join("; ")));
+    None
+}
+
+/// Whether this event is seen as it happens.
+pub(crate) fn sees(seen: &Observation, event: HookEvent) -> bool {
+    seen.hooks.iter().any(|hook| hook.event == Some(event) && hook.active)
 }
 
 /// Waits until an observation says what is expected, and returns it.

@@ -63,6 +63,20 @@ pub struct Offsets {
     pub reason_overflow: u32,
     /// `SKB_DROP_REASON_NO_SOCKET` of this kernel.
     pub reason_no_socket: u32,
+    /// `sock.sk_socket`, pointer to `socket`; null while nobody holds the socket.
+    pub sock_socket: u32,
+    /// `sock.__sk_common.skc_cookie`, u64, 0 until somebody asks for it.
+    pub sock_cookie: u32,
+    /// `socket.sk`, pointer to `sock`.
+    pub socket_sock: u32,
+    /// `sk_buff.protocol`, u16 in network order.
+    pub packet_protocol: u32,
+    /// Not 0: this kernel has Multipath TCP; the next two are valid.
+    pub has_mptcp: u32,
+    /// `tcp_sock.is_mptcp`, u8, not 0 for a subflow.
+    pub tcp_is_subflow: u32,
+    /// `mptcp_sock.first`, pointer to the `sock` of the first subflow.
+    pub mptcp_first: u32,
 }
 
-super::plain!(Offsets, 112);
+super::plain!(Offsets, 140);

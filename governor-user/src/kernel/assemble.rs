@@ -63,6 +63,8 @@ pub(crate) struct Counted {
     pub(crate) refused: Watched,
     /// What an earlier life of the daemon noted, while the programs went on counting.
     pub(crate) note: Option<Note>,
+    /// Connections that an accept took out of the queue since counting began; `None` where accepts are not seen.
+    pub(crate) accepted: Option<u64>,
 }
 
 /// What is known of a listener older than the programs from when it was first seen.
@@ -233,7 +235,8 @@ impl Track {
                 Counted { note: None, .. } => depth - in_bpf,
             });
             let entered = in_bpf.saturating_add(base);
-            self.accepted = self.accepted.max(entered.saturating_sub(depth).try_into().unwrap_or(0));
+            let left = now.accepted.unwrap_or_else(|| entered.saturating_sub(depth).try_into().unwrap_or(0));
+            self.accepted = self.accepted.max(left);
             // Never less than what left and what is there: the table is younger than the count.
             let present = self.accepted + u64::from(row.depth);
             let arrived = u64::try_from(entered).unwrap_or(0).max(present).saturating_sub(now.moved);

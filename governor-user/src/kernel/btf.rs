@@ -37,6 +37,7 @@ mod kind {
     pub(super) const VOLATILE: u32 = 9;
     pub(super) const CONST: u32 = 10;
     pub(super) const RESTRICT: u32 = 11;
+    pub(super) const FUNC: u32 = 12;
     pub(super) const FUNC_PROTO: u32 = 13;
     pub(super) const VAR: u32 = 14;
     pub(super) const DATASEC: u32 = 15;
@@ -79,6 +80,9 @@ pub(super) enum BtfError {
     /// This kernel has no such tracepoint.
     #[error("this kernel has no tracepoint {0}")]
     NoTracepoint(String),
+    /// This kernel has no such function, or only as a part of others.
+    #[error("this kernel has no function {0}")]
+    NoFunction(String),
     /// The member is not of the size that the programs read.
     #[error("this kernel's {path} has {actual} bytes instead of {expected}")]
     WrongSize {
@@ -102,6 +106,8 @@ pub(super) struct Layouts<'a> {
     enums: HashMap<&'a [u8], u32>,
     /// Typedefs of tracepoints by name.
     tracepoints: HashMap<&'a [u8], u32>,
+    /// Functions by name.
+    functions: HashMap<&'a [u8], u32>,
 }
 
 /// One record. `size_or_type` is a size for structs, unions, integers and enums, and a type id for the rest.
@@ -140,7 +146,8 @@ impl<'a> Layouts<'a> {
         let (mut records, strings) = (section(8, 12)?, section(16, 20)?);
 
         let mut types = vec![Type { kind: 0, has_bit_fields: false, size_or_type: 0, rest: &[] }];
-        let (mut structs, mut enums, mut tracepoints) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let (mut structs, mut enums) = (HashMap::new(), HashMap::new());
+        let (mut tracepoints, mut functions) = (HashMap::new(), HashMap::new());
         while !records.is_empty() {
             let info = word(records, 4)?;
             let kind = (info >> 24) & 0x1f;
@@ -152,6 +159,7 @@ impl<'a> Layouts<'a> {
             match kind {
                 kind::STRUCT => structs.entry(name).or_insert(id),
                 kind::ENUM => enums.entry(name).or_insert(id),
+                kind::FUNC => functions.entry(name).or_insert(id),
                 kind::TYPEDEF if name.starts_with(TRACEPOINT_PREFIX.as_bytes()) => {
                     tracepoints.entry(name).or_insert(id)
                 }
@@ -160,7 +168,7 @@ impl<'a> Layouts<'a> {
             types.push(Type { kind, has_bit_fields: info >> 31 != 0, size_or_type: word(records, 8)?, rest });
             records = records.get(RECORD_BYTES + tail..).unwrap_or_default();
         }
-        Ok(Self { strings, types, structs, enums, tracepoints })
+        Ok(Self { strings, types, structs, enums, tracepoints, functions })
     }
 
     /// Byte offset of a field given as `struct.member.member`, which must have `size` bytes. Anonymous structs and
@@ -208,6 +216,16 @@ impl<'a> Layouts<'a> {
             }
             Some(_) | None => Err(BtfError::NoTracepoint(tracepoint.to_owned())),
         }
+    }
+
+    /// How many arguments a function has.
+    pub(super) fn function_arguments(&self, function: &str) -> Result<usize, BtfError> {
+        let id = self.functions.get(function.as_bytes()).ok_or_else(|| BtfError::NoFunction(function.to_owned()))?;
+        let prototype = self.plain(self.plain(*id)?.size_or_type)?;
+        if prototype.kind != kind::FUNC_PROTO {
+            return Err(BtfError::Malformed("a function has no prototype"));
+        }
+        Ok(prototype.rest.len() / PARAMETER_BYTES)
     }
 
     /// Finds a member by name, also within anonymous structs and unions; its offset counts from the outer one.
@@ -404,6 +422,9 @@ mod tests {
         assert_eq!(backlog, depth + 4, "the kernel declares the two together");
         assert_eq!(layouts.offset("sock.__sk_common.skc_state", 1), Ok(18));
         assert_eq!(layouts.offset("sock.__sk_common.skc_family", 2), Ok(16));
+        assert_eq!(layouts.function_arguments("inet_csk_complete_hashdance"), Ok(4));
+        let missing = layouts.function_arguments("no_such_function").unwrap_err().to_string();
+        assert_eq!(missing, "this kernel has no function no_such_function");
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! Rare events as the programs sent them, parsed. A number that this version does not know is no event.
 
-use super::tracepoint::ListenerReading;
+use super::tracepoint::{ListenerReading, Sees};
 use governor_common::abi::{Event, EventKind};
 
 /// One thing that happened to a listener.
@@ -18,7 +18,7 @@ pub struct ListenerEvent {
 
 impl ListenerEvent {
     /// Reads an event's bytes.
-    pub(super) fn parse(raw: &Event, sees_enqueues: bool) -> Option<Self> {
+    pub(super) fn parse(raw: &Event, sees: Sees) -> Option<Self> {
         let kind = EventKind::from_raw(raw.kind)?;
         Some(Self {
             at_ns: raw.at_ns,
@@ -27,7 +27,7 @@ impl ListenerEvent {
                 EventKind::Relistened => Some(u32::try_from(raw.previous_backlog).unwrap_or(u32::MAX)),
                 EventKind::Opened | EventKind::Closed => None,
             },
-            listener: ListenerReading::new(raw.cookie, &raw.listener, sees_enqueues)?,
+            listener: ListenerReading::new(raw.cookie, &raw.listener, sees)?,
         })
     }
 }
@@ -37,18 +37,20 @@ mod tests {
     use super::*;
     use governor_common::abi::{AF_INET, ListenerState};
 
+    const SEES: Sees = Sees { enqueues: true, accepts: false };
+
     #[test]
     fn an_event_of_an_unknown_kind_is_passed_over() {
         let listener = ListenerState { family: AF_INET, ..ListenerState::default() };
         let event = Event { kind: 99, listener, ..Event::default() };
-        assert_eq!(ListenerEvent::parse(&event, true), None);
+        assert_eq!(ListenerEvent::parse(&event, SEES), None);
     }
 
     #[test]
     fn a_relisten_tells_the_backlog_before() {
         let listener = ListenerState { family: AF_INET, backlog: 64, ..ListenerState::default() };
         let event = Event { kind: EventKind::Relistened.to_raw(), previous_backlog: 16, listener, ..Event::default() };
-        let parsed = ListenerEvent::parse(&event, true).unwrap();
+        let parsed = ListenerEvent::parse(&event, SEES).unwrap();
         assert_eq!((parsed.previous_backlog, parsed.listener.backlog), (Some(16), 64));
     }
 }

@@ -2,16 +2,17 @@
 //! takes, and keeps for every hook whether it is active and why not. Knows nothing of what the programs report.
 
 use super::btf::{BtfError, Layouts};
+use super::ladder::{self, Climbed, Ground, Way};
 use super::maps::{self, Maps, Source};
 use super::overflow_hooks::{self, now_ns};
 use super::pin::{Links, Programs};
-use super::selftest::{self, SelfTestError};
+use super::selftest::{self, Expected, SelfTestError};
 use super::tracepoint::Options;
 use super::view::{HookCandidate, HookEvent, HookView, Tier};
 use aya::programs::{BtfTracePoint, Iter, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use aya_log::EbpfLogger;
-use governor_common::abi::Offsets;
+use governor_common::abi::{Control, Offsets};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::{fmt, io};
@@ -68,10 +69,14 @@ pub(super) struct Loaded {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Facts {
     pub(super) hooks: Vec<HookView>,
+    /// The lowest tier of what observes the events.
+    pub(super) tier: Tier,
     /// Connections are counted per cgroup.
     pub(super) counts_cgroups: bool,
     /// Enqueues are seen as they happen.
     pub(super) sees_enqueues: bool,
+    /// So are accepts, and inbound connections count from them.
+    pub(super) sees_accepts: bool,
     /// The socket iterator works.
     pub(super) scans: bool,
     /// The scan of the accept queues works.
@@ -79,7 +84,9 @@ pub(super) struct Facts {
     /// `CLOCK_MONOTONIC` nanoseconds from which on every last packet of a handshake that is refused is counted; `None`
     /// where they are not.
     pub(super) acks_since_ns: Option<u64>,
-    /// Where the program that looks at SYNs is attached when there is reason to; `None` where it cannot be.
+    /// The same for SYNs, where all of them are seen all the time.
+    pub(super) syns_since_ns: Option<u64>,
+    /// Where the program that looks at SYNs is attached when there is reason to; `None` where it cannot be, or all are seen.
     pub(super) syn_root: Option<PathBuf>,
 }
 
@@ -95,8 +102,8 @@ impl Loaded {
     /// # Errors
     /// What was counted wrong.
     pub(super) fn prove(&self) -> Result<(), SelfTestError> {
-        let Facts { counts_cgroups, sees_enqueues, .. } = self.facts;
-        selftest::run(&self.maps, selftest::Expected { enqueue: sees_enqueues, marks: counts_cgroups })
+        let Facts { counts_cgroups: marks, sees_enqueues: enqueue, sees_accepts: accept, .. } = self.facts;
+        selftest::run(&self.maps, Expected { enqueue, accept, marks })
     }
 }
 
@@ -105,49 +112,35 @@ pub const LOG_TARGET: &str = "governor::ebpf";
 
 /// Loads and attaches. `made` sees the object while it still has its maps and nothing is attached.
 pub(super) fn load(options: &Options, made: impl FnOnce(&Ebpf)) -> Result<Loaded, LoadError> {
-    let Options { log, ref cgroup_root, .. } = *options;
+    let Options { log, best, ref cgroup_root, .. } = *options;
     let file = std::fs::read(KERNEL_BTF).map_err(LoadError::NoBtf)?;
-    let layouts = Layouts::parse(&file)?;
-    let (mut offsets, no_cgroups) = resolve(&layouts)?;
-    let obstacles = overflow_hooks::resolve(&layouts, &mut offsets);
-    drop(layouts);
-    drop(file);
+    let kernel = Layouts::parse(&file)?;
+    let (mut offsets, no_cgroups) = resolve(&kernel)?;
+    let obstacles = overflow_hooks::resolve(&kernel, &mut offsets);
     let btf = Btf::from_sys_fs().map_err(|error| LoadError::Object(Box::new(error.into())))?;
     let mut object = EbpfLoader::new()
         .btf(Some(&btf))
         .override_global("OFFSETS", &offsets, true)
         .override_global("AYA_LOG_LEVEL", if log { &LOG_DEBUG } else { &LOG_OFF }, true)
         .map_max_entries("LISTENERS", options.max_listeners())
+        .map_max_entries("SOJOURN", options.max_listeners())
         .load(OBJECT)
         .map_err(|error| LoadError::Object(Box::new(error)))?;
     made(&object);
-    let maps = Maps::take(Source::Object(&mut object))?;
+    let mut maps = Maps::take(Source::Object(&mut object))?;
 
     let mut links = Links::default();
     let states = attach_twins(&mut object, &mut links, ["inet_sock_set_state", "inet_sock_set_state_twin"], &btf);
-    let enqueues = attach_twins(&mut object, &mut links, ["sk_data_ready", "sk_data_ready_twin"], &btf);
     let scans = load_iterator(&mut object, &btf);
-    let unless = |obstacle: &Option<String>| obstacle.clone().map_or(Ok(()), Err);
-    let refused_acks = unless(&obstacles.ack)
-        .and_then(|()| attach_twins(&mut object, &mut links, ["kfree_skb", "kfree_skb_twin"], &btf));
-    let no_root = if cgroup_root.is_none() { Some("no cgroup2 is mounted".to_owned()) } else { None };
-    let refused_syns =
-        unless(&obstacles.syn).and_then(|()| unless(&no_root)).and_then(|()| overflow_hooks::load_syn(&mut object));
-    let queues = unless(&obstacles.queues).and_then(|()| overflow_hooks::load_queue_scan(&mut object, &btf));
-    let hooks = vec![
+    let queues = obstacles.queues.map_or(Ok(()), Err);
+    let queues = queues.and_then(|()| overflow_hooks::load_queue_scan(&mut object, &btf));
+    let mut hooks = vec![
         hook(
             (HookEvent::Connections, "listeners, connections"),
             "tp_btf/inet_sock_set_state",
             &states,
             no_cgroups.as_deref().unwrap_or(""),
             "listeners that opened and closed between ticks, connections per cgroup",
-        ),
-        hook(
-            (HookEvent::Enqueue, "enqueue, depth peak"),
-            "tp_btf/sk_data_ready",
-            &enqueues,
-            "",
-            "depth peak, connections that entered and left the queue",
         ),
         hook((HookEvent::Scan, "seeding, audit"), "iter/tcp", &scans, "", "connections that were open before, drift"),
         hook(
@@ -157,33 +150,71 @@ pub(super) fn load(options: &Options, made: impl FnOnce(&Ebpf)) -> Result<Loaded
             "",
             "age of the oldest queued connection",
         ),
-        hook(
-            (HookEvent::OverflowAck, "overflow at ACK"),
-            "tp_btf/kfree_skb",
-            &refused_acks,
-            "",
-            "overflows per listener once it dropped anything",
-        ),
-        hook(
-            (HookEvent::OverflowSyn, "overflow at SYN"),
-            "cgroup_skb/ingress",
-            &refused_syns,
-            "attached only while a queue is nearly full or a namespace refuses handshakes",
-            "overflows per listener once it dropped anything",
-        ),
     ];
     states.map_err(|reason| LoadError::Program { hook: "tp_btf/inet_sock_set_state", reason })?;
+
+    let barred = [
+        ("tp_btf/kfree_skb", obstacles.ack),
+        ("fentry/tcp_conn_request", obstacles.syn.clone()),
+        ("cgroup_skb/ingress", obstacles.syn),
+    ];
+    let barred = barred.into_iter().filter_map(|(hook, reason)| Some((hook, reason?))).collect();
+    let mut ground = Ground { object: &mut object, btf: &btf, kernel: &kernel, best, barred };
+    let marks = no_cgroups.is_none();
+    let enqueues =
+        ground.climb(&ladder::ENQUEUE, |_, _| prove(&maps, Expected { enqueue: true, accept: false, marks }));
+    let enqueue = enqueues.fires.is_some();
+    let accepts = ground.climb(&ladder::ACCEPT, |_, _| {
+        count_at_accept(&mut maps, true)?;
+        let proved = prove(&maps, Expected { enqueue, accept: true, marks });
+        proved.or_else(|reason| count_at_accept(&mut maps, false).and(Err(reason)))
+    });
+    let refused_acks = ground.climb(&ladder::OVERFLOW_ACK, |_, _| overflow_hooks::prove_ack(&maps));
+    let refused_syns = ground.climb(&ladder::OVERFLOW_SYN, |object, way| {
+        if !way.is_on_demand() {
+            return overflow_hooks::prove_syn(&maps);
+        }
+        let root = cgroup_root.as_deref().ok_or("no cgroup2 is mounted")?;
+        overflow_hooks::load_syn(object)?;
+        overflow_hooks::prove_syn_watch(object, root, &maps)
+    });
+    let sees_accepts = accepts.fires.is_some();
+    let counts_acks = refused_acks.fires.is_some();
+    let syns_on_demand = refused_syns.fires.is_some_and(Way::is_on_demand);
+    let counts_syns = refused_syns.fires.is_some() && !syns_on_demand;
+    let climbed = [enqueues, accepts, refused_syns, refused_acks];
+    let tiers = climbed.iter().map(|climbed| climbed.fires.map_or(Tier::Tracepoint, |way| way.tier));
+    let tier = tiers.min().unwrap_or(Tier::Tracepoint);
+    for Climbed { view, links: more, .. } in climbed {
+        hooks.push(view);
+        more.into_iter().for_each(|(program, link)| links.keep(program, link));
+    }
+
     let log = if log { EbpfLogger::init_with_logger(&mut object, ToTracing).ok() } else { None };
     let facts = Facts {
         hooks,
+        tier,
         counts_cgroups: no_cgroups.is_none(),
-        sees_enqueues: enqueues.is_ok(),
+        sees_enqueues: enqueue,
+        sees_accepts,
         scans: scans.is_ok(),
         scans_queues: queues.is_ok(),
-        acks_since_ns: refused_acks.is_ok().then(now_ns),
-        syn_root: cgroup_root.clone().filter(|_| refused_syns.is_ok()),
+        acks_since_ns: counts_acks.then(now_ns),
+        syns_since_ns: counts_syns.then(now_ns),
+        syn_root: cgroup_root.clone().filter(|_| syns_on_demand),
     };
     Ok(Loaded { programs: Programs::Loaded(Box::new(object)), links, maps, facts, log })
+}
+
+/// One connection, counted by what is attached so far.
+fn prove(maps: &Maps, expected: Expected) -> Result<(), String> {
+    selftest::run(maps, expected).map_err(|error| chain(&error))
+}
+
+/// Has inbound connections count from their accept on, or from their establishment.
+fn count_at_accept(maps: &mut Maps, yes: bool) -> Result<(), String> {
+    let tell = |maps: &mut Maps| maps.set_control(Control { counts_at_accept: yes.into(), ..maps.control()? });
+    tell(maps).map_err(|error: maps::Error| chain(&error))
 }
 
 /// The offsets, and why connections cannot be counted per cgroup if so.
@@ -198,11 +229,21 @@ fn resolve(kernel: &Layouts<'_>) -> Result<(Offsets, Option<String>), BtfError> 
         sock_depth: kernel.offset("sock.sk_ack_backlog", 4)?,
         sock_backlog: kernel.offset("sock.sk_max_ack_backlog", 4)?,
         net_inode: kernel.offset("net.ns.inum", 4)?,
+        sock_socket: kernel.offset("sock.sk_socket", 8)?,
+        sock_cookie: kernel.offset("sock.__sk_common.skc_cookie", 8)?,
+        socket_sock: kernel.offset("socket.sk", 8)?,
+        packet_protocol: kernel.offset("sk_buff.protocol", 2)?,
         ..Offsets::default()
     };
     if let Ok(offset) = kernel.offset("sock.__sk_common.skc_v6_rcv_saddr", 16) {
         offsets.sock_address6 = offset;
         offsets.has_ipv6 = 1;
+    }
+    let subflow = kernel.offset("tcp_sock.is_mptcp", 1);
+    if let (Ok(is_subflow), Ok(first)) = (subflow, kernel.offset("mptcp_sock.first", 8)) {
+        offsets.tcp_is_subflow = is_subflow;
+        offsets.mptcp_first = first;
+        offsets.has_mptcp = 1;
     }
     let cgroup = || -> Result<[u32; 3], BtfError> {
         Ok([
@@ -272,7 +313,8 @@ pub(super) fn one_line(error: &ProgramError) -> String {
         return chain(error);
     };
     let log = verifier_log.to_string();
-    let statistics = |line: &str| line.starts_with("processed ") || line.starts_with("verification time");
+    const STATISTICS: [&str; 3] = ["processed ", "verification time", "stack depth"];
+    let statistics = |line: &str| STATISTICS.iter().any(|word| line.starts_with(word));
     let objection = log.lines().rev().map(str::trim).find(|line| !line.is_empty() && !statistics(line));
     objection.map_or_else(|| io_error.to_string(), |objection| format!("{io_error}: {objection}"))
 }

@@ -5,8 +5,8 @@ use super::pin;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, RingBuf, SkStorage};
 use governor_common::abi::{
-    CgroupKey, CgroupState, Event, GlobalStats, ListenPort, ListenerState, MAX_CGROUPS, MAX_LISTEN_PORTS,
-    MAX_LISTENERS, Marker,
+    CgroupKey, CgroupState, Control, Event, GlobalStats, ListenPort, ListenerState, MAX_CGROUPS, MAX_LISTEN_PORTS,
+    MAX_LISTENERS, Marker, Sojourn,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,6 +49,8 @@ pub(super) struct Maps {
     listen_ports: HashMap<MapData, ListenPort, u32>,
     stats: Array<MapData, GlobalStats>,
     markers: SkStorage<MapData, Marker>,
+    sojourn: HashMap<MapData, u64, Sojourn>,
+    control: Array<MapData, Control>,
     events: RingBuf<MapData>,
 }
 
@@ -68,6 +70,8 @@ impl Maps {
             listen_ports: typed(source, "LISTEN_PORTS")?,
             stats: typed(source, "STATS")?,
             markers: typed(source, "MARKERS")?,
+            sojourn: typed(source, "SOJOURN")?,
+            control: typed(source, "CONTROL")?,
             events: typed(source, "EVENTS")?,
         })
     }
@@ -82,9 +86,25 @@ impl Maps {
         found(self.listeners.get(&cookie, 0), "LISTENERS")
     }
 
-    /// Removes a listener's entry; one that is gone already is fine.
+    /// Removes a listener's entry and its waits; one that is gone already is fine.
     pub(super) fn forget_listener(&mut self, cookie: u64) -> Result<(), Error> {
-        found(self.listeners.remove(&cookie), "LISTENERS").map(drop)
+        found(self.listeners.remove(&cookie), "LISTENERS")?;
+        found(self.sojourn.remove(&cookie), "SOJOURN").map(drop)
+    }
+
+    /// The waits of one listener.
+    pub(super) fn sojourn(&self, cookie: u64) -> Result<Option<Sojourn>, Error> {
+        found(self.sojourn.get(&cookie, 0), "SOJOURN")
+    }
+
+    /// What the programs are told.
+    pub(super) fn control(&self) -> Result<Control, Error> {
+        self.control.get(&0, 0).map_err(|source| Error::Kernel { name: "CONTROL", source })
+    }
+
+    /// Tells the programs.
+    pub(super) fn set_control(&mut self, control: Control) -> Result<(), Error> {
+        self.control.set(0, control, 0).map_err(|source| Error::Kernel { name: "CONTROL", source })
     }
 
     /// Every cgroup's counters in each network namespace.

@@ -22,6 +22,7 @@ mod findings;
 mod foreign;
 pub mod groups;
 mod iter;
+mod ladder;
 mod loader;
 mod maps;
 mod netns;
@@ -43,6 +44,7 @@ mod suspicion;
 mod tier;
 pub mod tracepoint;
 pub mod view;
+mod waits;
 mod walk;
 
 pub use foreign::tracing_programs;

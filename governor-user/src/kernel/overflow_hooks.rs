@@ -3,12 +3,11 @@
 //! attached for a while only. Resolves what they need, loads and attaches them; counts nothing.
 
 use super::btf::{BtfError, Layouts};
-use super::loader::{Loaded, chain, one_line};
+use super::loader::{chain, one_line};
 use super::maps::Maps;
 use super::pin::Programs;
 use super::provoke::{self, Refused};
 use super::selftest;
-use super::view::{HookEvent, HookView};
 use aya::programs::{CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, Iter, ProgramError, cgroup_skb::CgroupSkbLink};
 use aya::{Btf, Ebpf};
 use governor_common::abi::{ListenerState, Offsets};
@@ -89,34 +88,22 @@ pub(super) fn load_queue_scan(object: &mut Ebpf, btf: &Btf) -> Result<(), String
     program.load("tcp", btf).map_err(|error| one_line(&error))
 }
 
-/// Has a packet refused at either stage and sees whether it is counted as often as the kernel counts it. A hook that
-/// counts something else is not used, and says so.
-pub(super) fn prove(loaded: &mut Loaded) {
-    if loaded.facts.acks_since_ns.is_some()
-        && let Err(reason) = selftest::apart(|| prove_ack(&loaded.maps)).map_err(|error| chain(&error)).flatten()
-    {
-        loaded.facts.acks_since_ns = None;
-        give_up(&mut loaded.facts.hooks, HookEvent::OverflowAck, &reason);
-    }
-    if let Some(root) = &loaded.facts.syn_root {
-        let (programs, maps) = (&mut loaded.programs, &loaded.maps);
-        let proved = watch_syns(programs, root)
-            .and_then(|_watch| selftest::apart(|| prove_syn(maps)).map_err(|error| chain(&error)).flatten());
-        if let Err(reason) = proved {
-            loaded.facts.syn_root = None;
-            give_up(&mut loaded.facts.hooks, HookEvent::OverflowSyn, &reason);
-        }
-    }
+/// Has the last packet of a handshake refused and sees whether it is counted as often as the kernel counts it.
+pub(super) fn prove_ack(maps: &Maps) -> Result<(), String> {
+    let proved = selftest::apart(|| {
+        let refused = provoke::refuse_ack().map_err(|error| chain(&error))?;
+        agree(maps, &refused, |listener| listener.overflow_ack)
+    });
+    proved.map_err(|error| chain(&error)).flatten()
 }
 
-fn prove_ack(maps: &Maps) -> Result<(), String> {
-    let refused = provoke::refuse_ack().map_err(|error| chain(&error))?;
-    agree(maps, &refused, |listener| listener.overflow_ack)
-}
-
-fn prove_syn(maps: &Maps) -> Result<(), String> {
-    let refused = provoke::refuse_syn().map_err(|error| chain(&error))?;
-    agree(maps, &refused, |listener| listener.overflow_syn)
+/// As [`prove_ack`], with a SYN.
+pub(super) fn prove_syn(maps: &Maps) -> Result<(), String> {
+    let proved = selftest::apart(|| {
+        let refused = provoke::refuse_syn().map_err(|error| chain(&error))?;
+        agree(maps, &refused, |listener| listener.overflow_syn)
+    });
+    proved.map_err(|error| chain(&error)).flatten()
 }
 
 fn agree(maps: &Maps, refused: &Refused, count: impl Fn(&ListenerState) -> u64) -> Result<(), String> {
@@ -126,17 +113,6 @@ fn agree(maps: &Maps, refused: &Refused, count: impl Fn(&ListenerState) -> u64) 
         return Ok(());
     }
     Err(format!("the self-test had {} packets refused, and {counted} were counted", refused.times))
-}
-
-fn give_up(hooks: &mut [HookView], event: HookEvent, reason: &str) {
-    for hook in hooks.iter_mut().filter(|hook| hook.event == Some(event)) {
-        hook.active = false;
-        reason.clone_into(&mut hook.note);
-        for candidate in &mut hook.candidates {
-            candidate.fires = false;
-            reason.clone_into(&mut candidate.reason);
-        }
-    }
 }
 
 /// SYNs are being looked at. Dropping it ends that.
@@ -149,12 +125,21 @@ pub(super) struct SynWatch {
 
 /// Begins to look at the SYNs of every socket below `root`, the v2 mount.
 pub(super) fn watch_syns(programs: &mut Programs, root: &Path) -> Result<SynWatch, String> {
+    attach_syn(programs.cgroup_skb("syn_ingress").map_err(|error| chain(&error))?, root)
+}
+
+/// As [`prove_ack`], with a SYN and the program that [`load_syn`] loaded.
+pub(super) fn prove_syn_watch(object: &mut Ebpf, root: &Path, maps: &Maps) -> Result<(), String> {
+    let _watch = attach_syn(syn_program(object)?, root)?;
+    prove_syn(maps)
+}
+
+fn attach_syn(program: &mut CgroupSkb, root: &Path) -> Result<SynWatch, String> {
     let said = |error: &dyn std::error::Error| format!("{}: {}", root.display(), chain(error));
     let folder = File::open(root).map_err(|error| said(&error))?;
     if folder.metadata().map_err(|error| said(&error))?.ino() != HIERARCHY_ROOT {
         return Err(format!("{} is not the root of the host's v2 hierarchy", root.display()));
     }
-    let program = programs.cgroup_skb("syn_ingress").map_err(|error| chain(&error))?;
     let attached = program
         .attach(&folder, CgroupSkbAttachType::Ingress, CgroupAttachMode::Single)
         .map_err(|error| said(&error))?;

@@ -233,7 +233,7 @@ pub(super) fn start(options: &Options) -> Result<(Loaded, Pins), String> {
         Ok(folder) => folder,
         Err(error) => return Ok((fresh(options, None)?, Pins::none(PinState::Unavailable, chain(&error)))),
     };
-    let settings = Settings { max_listeners: options.max_listeners() };
+    let settings = Settings { max_listeners: options.max_listeners(), best: options.best };
     let clean_because = match adopt(&folder, settings) {
         Ok(Some((loaded, state))) => return Ok((loaded, Pins::keep(PinState::Adopted, folder, state, String::new()))),
         Ok(None) => String::new(),
@@ -283,9 +283,8 @@ fn fresh(options: &Options, folder: Option<(&Path, &mut Result<(), String>)>) ->
             *pinned = pin_maps(object, folder);
         }
     });
-    let mut loaded = loaded.map_err(|error| chain(&error))?;
+    let loaded = loaded.map_err(|error| chain(&error))?;
     loaded.prove().map_err(|error| chain(&error))?;
-    overflow_hooks::prove(&mut loaded);
     Ok(loaded)
 }
 

@@ -23,6 +23,7 @@ use super::{
     tier::{self, Ladder},
     tracepoint::{Reading, Tracepoint},
     view::{Health, HookView, Observation, PinState, PinsView, Protocol, Tier},
+    waits::Waits,
     walk::{Walk, Walker},
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -83,6 +84,10 @@ pub(crate) struct Sampler {
     notes: BTreeMap<u64, Note>,
     closed: Closed,
     counters: Counters,
+    /// Waits in accept queues by the listener's cookie.
+    waits: BTreeMap<u64, Waits>,
+    /// Inbound connections count under the cgroup of the task that accepted them.
+    sees_accepts: bool,
     connections: BTreeMap<u64, Polled>,
     abandoned: BTreeMap<u64, Abandoned>,
     health: Health,
@@ -142,6 +147,8 @@ impl Sampler {
             notes,
             closed: Closed::default(),
             counters: Counters::default(),
+            waits: BTreeMap::new(),
+            sees_accepts: false,
             connections: BTreeMap::new(),
             abandoned: BTreeMap::new(),
             health: Health::default(),
@@ -182,6 +189,7 @@ impl Sampler {
         }
         // Before the tables: see `assemble`.
         let reading = self.read();
+        self.take_waits(reading.as_ref(), now);
         let counted = reading.as_ref().map(|reading| counted_by_cookie(reading, &self.notes)).unwrap_or_default();
         for netns in self.namespaces.turn(MOST_PER_TICK) {
             self.look_at(netns, now, &counted)?;
@@ -237,6 +245,20 @@ impl Sampler {
         }
         let watched = tracepoint.watch_syns();
         self.unwatched = watched.err().map(|reason| format!("overflow at SYN is not counted: {reason}"));
+    }
+
+    /// Goes on with what is known of the waits; they stay as they were while the maps cannot be read.
+    fn take_waits(&mut self, reading: Option<&Reading>, now: Instant) {
+        let Some(reading) = reading else { return };
+        self.sees_accepts = reading.sees_accepts;
+        let mut waits = std::mem::take(&mut self.waits);
+        for listener in &reading.listeners {
+            if let Some(sojourn) = &listener.sojourn {
+                let mut known = waits.remove(&listener.cookie).unwrap_or_default();
+                known.absorb(sojourn.clone(), now);
+                self.waits.insert(listener.cookie, known);
+            }
+        }
     }
 
     /// Seeds new namespaces and goes on with an audit.
@@ -507,6 +529,7 @@ fn counted_by_cookie(reading: &Reading, notes: &BTreeMap<u64, Note>) -> BTreeMap
                 ack_since: reading.acks_since_ns,
             },
             note: notes.get(&listener.cookie).copied(),
+            accepted: listener.accepted,
         };
         Some((listener.cookie, counted))
     });

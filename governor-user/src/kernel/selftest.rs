@@ -2,7 +2,7 @@
 //! exactly once by every hook that is attached.
 
 use super::maps::{self, Maps};
-use governor_common::abi::{Direction, ListenerState, Marker};
+use governor_common::abi::{Direction, ListenerState, Marker, Sojourn};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::thread::UnshareFlags;
 use std::io;
@@ -34,6 +34,8 @@ pub(super) enum SelfTestError {
 pub(super) struct Expected {
     /// The listener's enqueue.
     pub(super) enqueue: bool,
+    /// The listener's accept, with its wait.
+    pub(super) accept: bool,
     /// Marks on both ends of the connection.
     pub(super) marks: bool,
 }
@@ -70,7 +72,7 @@ fn test(maps: &Maps, expected: Expected) -> Result<(), SelfTestError> {
     loop {
         let verdict = verdict(
             expected,
-            maps.listener(cookie)?,
+            (maps.listener(cookie)?, maps.sojourn(cookie)?),
             (maps.marker(&server)?, Direction::Inbound),
             (maps.marker(&client)?, Direction::Outbound),
         );
@@ -85,13 +87,19 @@ fn test(maps: &Maps, expected: Expected) -> Result<(), SelfTestError> {
 /// Compares what the maps show with what was done.
 fn verdict(
     expected: Expected,
-    listener: Option<ListenerState>,
+    (listener, sojourn): (Option<ListenerState>, Option<Sojourn>),
     server: (Option<Marker>, Direction),
     client: (Option<Marker>, Direction),
 ) -> Result<(), String> {
     let listener = listener.ok_or("its listener was not seen")?;
     if expected.enqueue && listener.enqueued != 1 {
         return Err(format!("its listener counted {} of it", listener.enqueued));
+    }
+    if expected.accept {
+        let waits: u64 = sojourn.map_or(0, |sojourn| sojourn.buckets.iter().sum());
+        if (listener.accepted, waits) != (1, 1) {
+            return Err(format!("its accept was counted {} times and its wait {waits} times", listener.accepted));
+        }
     }
     if expected.marks {
         for (end, (marker, direction)) in [("accepted", server), ("connected", client)] {
@@ -159,10 +167,16 @@ mod tests {
     }
 
     fn judge(enqueued: u64, server: Option<Marker>) -> Result<(), String> {
-        let listener = ListenerState { enqueued, ..ListenerState::default() };
+        judge_accept(enqueued, 1, server)
+    }
+
+    fn judge_accept(enqueued: u64, accepted: u64, server: Option<Marker>) -> Result<(), String> {
+        let listener = ListenerState { enqueued, accepted, ..ListenerState::default() };
+        let mut sojourn = Sojourn::EMPTY;
+        sojourn.buckets[40] = accepted;
         verdict(
-            Expected { enqueue: true, marks: true },
-            Some(listener),
+            Expected { enqueue: true, accept: true, marks: true },
+            (Some(listener), Some(sojourn)),
             (server, Direction::Inbound),
             (marker(Direction::Outbound), Direction::Outbound),
         )
@@ -173,6 +187,8 @@ mod tests {
         assert_eq!(judge(1, marker(Direction::Inbound)), Ok(()));
         assert_eq!(judge(0, marker(Direction::Inbound)), Err("its listener counted 0 of it".to_owned()));
         assert_eq!(judge(2, marker(Direction::Inbound)), Err("its listener counted 2 of it".to_owned()));
+        let twice = judge_accept(1, 2, marker(Direction::Inbound)).unwrap_err();
+        assert_eq!(twice, "its accept was counted 2 times and its wait 2 times");
         assert_eq!(judge(1, None), Err("its accepted end was not counted".to_owned()));
         assert_eq!(judge(1, marker(Direction::Outbound)), Err("its accepted end was not counted".to_owned()));
     }

@@ -30,26 +30,30 @@ pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
     let from = options.forced_tier.unwrap_or(Tier::Trampoline);
     let mut reasons = Vec::new();
     let mut hooks = Vec::new();
-    if from >= Tier::Trampoline {
-        reasons.push("trampoline: not attempted by this version".to_owned());
-        hooks.extend(unattempted());
-    }
     let mut tracepoint = None;
     if from >= Tier::Tracepoint {
         let foreign = foreign::tracing_programs();
-        match attach(options) {
+        match attach(options, from) {
             Ok(attached) => {
+                if attached.tier() < from {
+                    reasons.push(short_of(from, attached.hooks()));
+                }
                 hooks.extend(attached.hooks().iter().cloned());
                 hooks.extend(foreign);
                 tracepoint = Some(attached);
             }
-            Err(reason) => reasons.push(format!("tracepoint: {reason}")),
+            Err(reason) => {
+                if from >= Tier::Trampoline {
+                    reasons.push(format!("trampoline: {reason}"));
+                }
+                reasons.push(format!("tracepoint: {reason}"));
+            }
         }
     }
     let mut tier = None;
     if from >= Tier::Netlink {
         match probe_diag() {
-            Ok(()) => tier = Some(if tracepoint.is_some() { Tier::Tracepoint } else { Tier::Netlink }),
+            Ok(()) => tier = Some(tracepoint.as_ref().map_or(Tier::Netlink, Tracepoint::tier)),
             Err(error) => {
                 // Without the tables the programs know no present depth, so they are of no use alone.
                 if tracepoint.take().is_some() {
@@ -78,15 +82,15 @@ pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
 }
 
 /// Attaches the programs, or says in one line why not.
-fn attach(options: &Options) -> Result<Tracepoint, String> {
+fn attach(options: &Options, best: Tier) -> Result<Tracepoint, String> {
     if let Some(obstacle) = preflight::tracepoint_obstacle() {
         return Err(obstacle);
     }
     // The programs' own messages cost something in the kernel, so they are compiled in only where they will be shown.
     let log = tracing::enabled!(target: tracepoint::LOG_TARGET, tracing::Level::DEBUG);
     let cgroup_root = options.cgroup_root.clone().or_else(cgroup::find_root);
-    let options =
-        tracepoint::Options { log, max_listeners: options.max_listeners, cgroup_root, pins: options.pins.clone() };
+    let (max_listeners, pins) = (options.max_listeners, options.pins.clone());
+    let options = tracepoint::Options { log, max_listeners, cgroup_root, pins, best };
     Tracepoint::attach(&options).map_err(|error| error.to_string())
 }
 
@@ -116,33 +120,18 @@ fn table_hook(tier: Tier) -> HookView {
     }
 }
 
-/// What the trampoline tier would add.
-fn unattempted() -> impl Iterator<Item = HookView> {
-    [
-        (HookEvent::Accept, "accept", "fentry/__inet_accept", "exact sojourn and the acceptor's cgroup are unknown"),
-        (
-            HookEvent::OverflowSyn,
-            "overflow at SYN",
-            "fentry/tcp_conn_request",
-            "overflows per listener are unknown once it dropped anything",
-        ),
-        (HookEvent::OverflowAck, "overflow at ACK", "fexit/tcp_v4_syn_recv_sock", "as for the SYN stage"),
-    ]
-    .into_iter()
-    .map(|(event, purpose, hook, lost)| HookView {
-        event: Some(event),
-        purpose: purpose.to_owned(),
-        hook: hook.to_owned(),
-        active: false,
-        note: format!("not attempted by this version: {lost}"),
-        candidates: vec![HookCandidate {
-            hook: hook.to_owned(),
-            tier: Tier::Trampoline,
-            fires: false,
-            reason: "not attempted by this version".to_owned(),
-        }],
-        lost_without: lost.to_owned(),
-    })
+/// Which events fall short of a tier: the reason of the best way to observe them, once for all events that share it.
+fn short_of(tier: Tier, hooks: &[HookView]) -> String {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for hook in hooks {
+        let Some(missed) = hook.candidates.first().filter(|first| first.tier >= tier && !first.fires) else { continue };
+        match reasons.iter_mut().find(|(reason, _)| *reason == missed.reason) {
+            Some((_, events)) => events.push(&hook.purpose),
+            None => reasons.push((&missed.reason, vec![&hook.purpose])),
+        }
+    }
+    let line = |(reason, events): &(&str, Vec<&str>)| format!("{}: {reason}", events.join("; "));
+    format!("{tier}: {}", reasons.iter().map(line).collect::<Vec<_>>().join(" | "))
 }
 
 /// An error with its causes on one line.

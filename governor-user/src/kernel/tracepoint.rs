@@ -20,7 +20,8 @@ use super::maps;
 use super::overflow_hooks::{self, SynWatch};
 use super::pin::{self, PinOptions, Pins};
 use super::preflight;
-use super::view::{Family, HookView, PinsView};
+use super::view::{Family, HookView, PinsView, Tier};
+use super::waits::WaitReader;
 use governor_common::abi::{AF_INET, AF_INET6, CgroupKey, CgroupState, ListenerState, MAX_LISTENERS};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +31,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 /// How to attach.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Have the programs report rare events as debug messages too (target [`LOG_TARGET`]).
     pub log: bool,
@@ -41,6 +42,14 @@ pub struct Options {
     pub cgroup_root: Option<PathBuf>,
     /// Where to pin everything, so that it outlives this process; nothing is pinned when `None`.
     pub pins: Option<PinOptions>,
+    /// Hooks of better tiers than this are not tried.
+    pub best: Tier,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { log: false, max_listeners: None, cgroup_root: None, pins: None, best: Tier::Trampoline }
+    }
 }
 
 impl Options {
@@ -102,6 +111,7 @@ pub struct Tracepoint {
     /// Listeners with an entry that the last scan of their namespace did not see.
     suspects: BTreeSet<u64>,
     syn_watch: Option<SynWatch>,
+    waits: WaitReader,
 }
 
 /// What the programs saw.
@@ -117,6 +127,8 @@ pub struct Reading {
     pub syns_since_ns: Option<u64>,
     /// The same for the last packets of handshakes.
     pub acks_since_ns: Option<u64>,
+    /// Inbound connections count from their accept and under the cgroup of the task that accepted.
+    pub sees_accepts: bool,
     /// Rare events since the last reading, oldest first.
     pub events: Vec<ListenerEvent>,
     /// Events lost because nobody read for long, since attach.
@@ -194,8 +206,9 @@ impl Tracepoint {
         let learned = pins.memory().corrections.into_iter();
         let corrections =
             learned.map(|was| (CgroupKey::new(was.cgroup, was.netns), (was.inbound, was.outbound))).collect();
-        let mut this =
-            Self { pins, loaded, corrections, doubts: BTreeMap::new(), suspects: BTreeSet::new(), syn_watch: None };
+        let (doubts, suspects) = (BTreeMap::new(), BTreeSet::new());
+        let waits = WaitReader::default();
+        let mut this = Self { pins, loaded, corrections, doubts, suspects, syn_watch: None, waits };
         // What the self-test left behind is nobody's business.
         this.read().map_err(|error| AttachError(loader::chain(&error)))?;
         Ok(this)
@@ -222,6 +235,12 @@ impl Tracepoint {
         self.pins.leave();
     }
 
+    /// The lowest tier of what observes the events.
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        self.loaded.facts.tier
+    }
+
     /// Hooks and what became of them.
     #[must_use]
     pub fn hooks(&self) -> &[HookView] {
@@ -237,23 +256,32 @@ impl Tracepoint {
         if let Some(log) = &mut self.loaded.log {
             log.flush();
         }
-        let sees_enqueues = self.loaded.facts.sees_enqueues;
+        let sees = Sees { enqueues: self.loaded.facts.sees_enqueues, accepts: self.loaded.facts.sees_accepts };
+        let all_syns = self.loaded.facts.syns_since_ns;
         let mut reading = Reading {
-            syns_since_ns: self.syn_watch.as_ref().map(|watch| watch.since_ns),
+            syns_since_ns: all_syns.or_else(|| self.syn_watch.as_ref().map(|watch| watch.since_ns)),
             acks_since_ns: self.loaded.facts.acks_since_ns,
+            sees_accepts: sees.accepts,
             ..Reading::default()
         };
-        self.loaded.maps.drain(|event| reading.events.extend(ListenerEvent::parse(&event, sees_enqueues)));
+        self.loaded.maps.drain(|event| reading.events.extend(ListenerEvent::parse(&event, sees)));
+        if sees.accepts {
+            self.waits.begin(&mut self.loaded.maps)?;
+        }
         for (cookie, state) in self.loaded.maps.listeners()? {
             if state.closed_ns != 0 {
-                reading.closed.extend(ListenerReading::new(cookie, &state, sees_enqueues));
+                reading.closed.extend(ListenerReading::new(cookie, &state, sees));
                 self.loaded.maps.forget_listener(cookie)?;
                 self.suspects.remove(&cookie);
                 self.pins.forget(cookie);
-            } else {
-                reading.listeners.extend(ListenerReading::new(cookie, &state, sees_enqueues));
+            } else if let Some(mut listener) = ListenerReading::new(cookie, &state, sees) {
+                if sees.accepts {
+                    listener.sojourn = Some(self.waits.read(&self.loaded.maps, cookie, state.accepted)?);
+                }
+                reading.listeners.push(listener);
             }
         }
+        self.waits.retain(&reading.listeners);
         if self.loaded.facts.counts_cgroups {
             let mut sums: BTreeMap<u64, OpenConnections> = BTreeMap::new();
             for (key, state) in self.loaded.maps.cgroups()? {
@@ -404,9 +432,16 @@ impl Tracepoint {
     }
 }
 
+/// Which events the programs see as they happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sees {
+    pub(super) enqueues: bool,
+    pub(super) accepts: bool,
+}
+
 impl ListenerReading {
     /// `None` for a family that is not TCP's.
-    pub(super) fn new(cookie: u64, state: &ListenerState, sees_enqueues: bool) -> Option<Self> {
+    pub(super) fn new(cookie: u64, state: &ListenerState, sees: Sees) -> Option<Self> {
         let [a, b, c, d, ..] = state.address;
         let (family, address) = match state.family {
             AF_INET => (Family::Ipv4, IpAddr::V4(Ipv4Addr::new(a, b, c, d))),
@@ -421,10 +456,10 @@ impl ListenerReading {
             port: state.port,
             backlog: u32::try_from(state.backlog).unwrap_or(u32::MAX),
             depth: state.depth,
-            depth_peak: sees_enqueues.then(|| u32::try_from(state.peak).unwrap_or(u32::MAX)),
-            enqueued: sees_enqueues.then_some(state.enqueued),
-            moved: sees_enqueues.then_some(state.moved),
-            accepted: None,
+            depth_peak: sees.enqueues.then(|| u32::try_from(state.peak).unwrap_or(u32::MAX)),
+            enqueued: sees.enqueues.then_some(state.enqueued),
+            moved: sees.enqueues.then_some(state.moved),
+            accepted: sees.accepts.then_some(state.accepted),
             overflow_syn: Some(state.overflow_syn),
             overflow_ack: Some(state.overflow_ack),
             lost: Some(state.lost),

@@ -30,17 +30,17 @@ pub(super) const ALL: [Series; 4] = [
         name: "6.1",
         prefix: "6.1.",
         suites: &["bookworm", "bookworm-security"],
-        tier: "tracepoint",
+        tier: "trampoline",
         skips: Skips::Fail,
     },
     Series {
         name: "6.12",
         prefix: "6.12.",
         suites: &["trixie", "trixie-security"],
-        tier: "tracepoint",
+        tier: "trampoline",
         skips: Skips::Fail,
     },
-    Series { name: "7.x", prefix: "7.", suites: &["trixie-backports", "sid"], tier: "tracepoint", skips: Skips::Fail },
+    Series { name: "7.x", prefix: "7.", suites: &["trixie-backports", "sid"], tier: "trampoline", skips: Skips::Fail },
     // Tracing programs have no socket storage before 5.11, so there is no BPF tier.
     Series {
         name: "5.10",

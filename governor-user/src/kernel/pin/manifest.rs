@@ -5,6 +5,7 @@
 use super::folder::MANIFEST;
 use crate::kernel::loader::Facts;
 use crate::kernel::tracepoint::Memory;
+use crate::kernel::view::Tier;
 use aya::maps::{Array, Map, MapData, MapError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -36,13 +37,18 @@ pub(super) struct Manifest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Settings {
     pub(super) max_listeners: u32,
+    /// Hooks of better tiers were not tried.
+    pub(super) best: Tier,
 }
 
 impl Settings {
     /// Why these are not `wanted`; `None` if they are.
     pub(super) fn difference(self, wanted: Self) -> Option<String> {
-        (self.max_listeners != wanted.max_listeners)
-            .then(|| format!("kernel.max_listeners was {} and is {} now", self.max_listeners, wanted.max_listeners))
+        if self.max_listeners != wanted.max_listeners {
+            let (was, is) = (self.max_listeners, wanted.max_listeners);
+            return Some(format!("kernel.max_listeners was {was} and is {is} now"));
+        }
+        (self.best != wanted.best).then(|| format!("at most the {} tier was asked for, now {}", self.best, wanted.best))
     }
 }
 
@@ -131,7 +137,7 @@ mod tests {
     use super::*;
 
     fn manifest() -> Manifest {
-        let settings = Settings { max_listeners: 512 };
+        let settings = Settings { max_listeners: 512, best: Tier::Trampoline };
         Manifest::new("ab".into(), settings, 7, vec!["x".into()], Facts::default())
     }
 
@@ -157,9 +163,12 @@ mod tests {
 
     #[test]
     fn a_changed_setting_is_named_with_both_values() {
-        let wanted = Settings { max_listeners: 600 };
+        let wanted = Settings { max_listeners: 600, ..manifest().settings };
         assert_eq!(wanted.difference(wanted), None);
         let why = manifest().settings.difference(wanted).unwrap();
         assert!(why.contains("512") && why.contains("600"), "{why}");
+        let wanted = Settings { best: Tier::Tracepoint, ..manifest().settings };
+        let why = manifest().settings.difference(wanted).unwrap();
+        assert!(why.contains("trampoline") && why.contains("tracepoint"), "{why}");
     }
 }

@@ -7,6 +7,7 @@ use crate::kernel::{
     findings::{self, Queues},
     netstat, preflight,
     view::{Basis, CgroupView, ListenerView, NamespaceView, Observation, PinState, Tier},
+    waits::Waits,
 };
 use std::collections::BTreeMap;
 
@@ -17,7 +18,11 @@ impl Sampler {
             Group::Gone | Group::Unattributed => None,
         };
         let taken_ns = monotonic_ns();
-        let listeners = self.ledger.views(self.tier, taken_ns, owner, |inode| self.holders.of(inode));
+        let mut listeners = self.ledger.views(self.tier, taken_ns, owner, |inode| self.holders.of(inode));
+        for listener in &mut listeners {
+            listener.sojourn = listener.cookie.and_then(|cookie| self.waits.get(&cookie)).map(Waits::view);
+        }
+        let inbound_basis = if self.sees_accepts { Basis::Acceptor } else { Basis::Owner };
         let mut unattributed = 0;
         let cgroups = open.map(|open| {
             let mut views = Vec::with_capacity(open.len());
@@ -31,7 +36,7 @@ impl Sampler {
                     }
                 };
                 let (id, Open { inbound, outbound }) = (*id, *open);
-                views.push(CgroupView { id, path, inbound, outbound, inbound_basis: Basis::Owner });
+                views.push(CgroupView { id, path, inbound, outbound, inbound_basis });
             }
             views.sort_by(|a, b| (a.path.is_none(), &a.path, a.id).cmp(&(b.path.is_none(), &b.path, b.id)));
             views

@@ -1,0 +1,42 @@
+//! `fexit/inet_csk_complete_hashdance` and `fexit/inet_csk_reqsk_queue_add`: a connection entered an accept queue. The
+//! compiler puts the second into the first on most kernels, so that it shows SYN cookies and Fast Open only; where it does
+//! not, both fire for one connection. The mark on the child makes that harmless.
+//!
+//! The child's lock is held, so no accept has seen it yet, and softirqs are off, so that nothing interrupts.
+
+use crate::connection;
+use crate::error::Error;
+use crate::sock::Sock;
+use crate::{listener, maps};
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use core::ffi::c_void;
+use governor_common::abi::{Direction, Stage};
+
+/// `child` entered the queue of `sk`; null if it did not.
+#[inline(always)]
+pub(crate) fn handle(sk: *const c_void, child: *const c_void) -> Result<(), Error> {
+    if child.is_null() {
+        return Ok(());
+    }
+    // SAFETY: both are `struct sock *`, the first never null and the second just checked.
+    let (sk, child) = unsafe { (Sock::new(sk), Sock::new(child)) };
+    if !sk.is_tcp() {
+        return Ok(());
+    }
+    let cookie = sk.cookie();
+    // SAFETY: takes no argument.
+    let now = unsafe { bpf_ktime_get_ns() };
+    // Without a mark it counts all the same, and its accept tells no wait.
+    if let Ok(marker) = connection::mark(child, Direction::Inbound, now) {
+        if marker.listener.load() == cookie {
+            return Ok(());
+        }
+        marker.listener.store(cookie);
+        marker.stage.store(Stage::Queued.to_raw());
+    } else {
+        maps::count(|stats| &stats.untracked_connections);
+    }
+    let entry = listener::find(sk, cookie)?;
+    entry.enqueued.add(1);
+    listener::refresh(sk, cookie, entry)
+}

@@ -1,0 +1,48 @@
+//! `fentry` of where the kernel refuses a connection because the accept queue is full: the same test a moment earlier.
+//! Softirqs are off, so nothing interrupts and no hook here needs a twin.
+
+use crate::error::Error;
+use crate::offsets::offset;
+use crate::overflow;
+use crate::sock::Sock;
+use aya_ebpf::helpers::bpf_skc_to_tcp_sock;
+use core::ffi::c_void;
+
+/// `ETH_P_IP` in network order.
+const IPV4: u16 = 0x0800_u16.to_be();
+
+/// `tcp_conn_request(rsk_ops, af_ops, sk, skb)`: a SYN, of either family and of Multipath TCP.
+#[inline(always)]
+pub(crate) fn at_syn(sk: *const c_void) -> Result<(), Error> {
+    // SAFETY: a `struct sock *`, never null.
+    let sk = unsafe { Sock::new(sk) };
+    if sk.is_tcp() && overflow::is_full(sk) && !is_refused_before(sk) { overflow::syn(sk, sk.cookie()) } else { Ok(()) }
+}
+
+/// Whether the kernel refuses it for too many half-open connections, which it looks at first and counts elsewhere.
+#[inline(always)]
+fn is_refused_before(sk: Sock) -> bool {
+    // SAFETY: the helper takes any socket.
+    let tcp = unsafe { bpf_skc_to_tcp_sock(sk.as_ptr()) };
+    if tcp.is_null() {
+        return false;
+    }
+    // SAFETY: just checked.
+    overflow::is_half_open_full(unsafe { Sock::new(tcp.cast_const().cast()) })
+}
+
+/// `tcp_v4_syn_recv_sock(sk, …)`: the last packet of a handshake, by SYN cookie too.
+#[inline(always)]
+pub(crate) fn at_ack(sk: *const c_void) -> Result<(), Error> {
+    // SAFETY: a `struct sock *`, never null.
+    let sk = unsafe { Sock::new(sk) };
+    if sk.is_tcp() && overflow::is_full(sk) { overflow::ack(sk, sk.cookie()) } else { Ok(()) }
+}
+
+/// `tcp_v6_syn_recv_sock(sk, skb, …)`: an IPv4 packet for a dual-stack listener goes on to the function for IPv4.
+#[inline(always)]
+pub(crate) fn at_ack_v6(sk: *const c_void, packet: *const c_void) -> Result<(), Error> {
+    // SAFETY: a `struct sk_buff *`, never null, and the offset is this kernel's.
+    let protocol = unsafe { packet.byte_add(offset!(packet_protocol)).cast::<u16>().read_volatile() };
+    if protocol == IPV4 { Ok(()) } else { at_ack(sk) }
+}
