@@ -7,7 +7,7 @@ use crate::world::{as_ss, eventually, listener, namespace, open_in, options, pla
 use governor_user::kernel::{
     self, Options, Plane, PlaneError,
     pin::PinOptions,
-    view::{HookView, Observation, PinState, Tier},
+    view::{Observation, PinState, Tier},
 };
 use std::{collections::BTreeSet, fs, path::Path};
 use support::{cgroup::Cgroup, daemon::Daemon, peer::Peer, ss};
