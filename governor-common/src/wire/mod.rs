@@ -9,7 +9,7 @@ pub mod reply;
 pub mod request;
 
 /// Version of the protocol spoken by this build. The daemon serves this version and the one before.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Longest frame body in bytes; a longer length ends the session that sent it.
 pub const MAX_FRAME: usize = 64 * 1024;

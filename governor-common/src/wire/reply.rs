@@ -1,5 +1,8 @@
 //! Messages the daemon sends. A `Grant`, `Parked`, `Shed`, `Reject`, `Registered`, `Welcome`, `Error` or `Pong` carries the
-//! request id it answers; `Revoke`, `Overload`, `Limits` and `Drain` are unsolicited and carry 0.
+//! request id it answers; `Revoke`, `Overload`, `Limits`, `TierAsk`, `ClientGone`
+//! and `Drain` are unsolicited and carry 0.
+
+use super::KeyHash;
 
 /// Everything the daemon can say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +44,18 @@ pub enum Reply {
         code: ErrorCode,
         /// One sentence.
         message: String,
+    },
+    /// An organisation has reached its base ceiling: which tier does it have? Answered by `TierIs`; no answer means the
+    /// base. Nothing waits for it.
+    TierAsk {
+        /// The organisation.
+        org: KeyHash,
+    },
+    /// The kernel closed the connection of this lease's client. The lease lives on; one that ends with its client is
+    /// taken back after a grace.
+    ClientGone {
+        /// The lease.
+        lease: u64,
     },
     /// Answers `Ping`.
     Pong,
@@ -130,6 +145,8 @@ pub enum RevokeReason {
     PoolGone,
     /// The daemon does not know this lease (it was renewed or released too late).
     Unknown,
+    /// Its client was gone for longer than the grace.
+    Reclaimed,
 }
 
 /// Overload level of the node.

@@ -1,6 +1,8 @@
 //! Messages a proxy sends. The request id of the frame header correlates an `Acquire`, `Move`, `Register`, `Hello`
 //! or `Ping` with its answer; it is unique among the session's unanswered requests.
 
+use core::net::SocketAddr;
+
 use super::KeyHash;
 
 /// Everything a proxy can say.
@@ -39,6 +41,22 @@ pub enum Request {
         /// What the proxy holds.
         leases: Vec<HeldLease>,
     },
+    /// Give the slot of a lease back and keep the lease, for work that is idle for a while. Not answered; the lease is
+    /// still renewed and still released at its end.
+    Suspend {
+        /// The lease.
+        lease: u64,
+    },
+    /// Ask for a slot for a suspended lease: admission again. Answered like an `Acquire`; the `Grant` has the same lease
+    /// id. After a `Shed` the lease is still suspended.
+    Resume {
+        /// The lease.
+        lease: u64,
+        /// Longest park in milliseconds; `None` means the pool's `park.max_wait`.
+        max_wait_ms: Option<u32>,
+    },
+    /// Answers `TierAsk`, or tells of a tier unasked.
+    TierIs(TierIs),
     /// Liveness probe; answered by `Pong`.
     Ping,
 }
@@ -89,6 +107,65 @@ pub struct Acquire {
     pub deadline_ms: Option<u32>,
     /// What kind of work this is.
     pub kind: Kind,
+    /// Plan of the org or key, by its name in the daemon's configuration; an unknown name counts as none.
+    pub class: Option<String>,
+    /// What goes first under overload.
+    pub priority: Priority,
+    /// The running work this request belongs to.
+    pub parent: Option<Parent>,
+    /// The client's connection as the proxy holds it: the kernel tells when it is gone.
+    pub client: Option<ClientSocket>,
+    /// The lease may be taken back some time after the client's connection is gone: no upstream call outlives it.
+    pub ends_with_client: bool,
+}
+
+/// A connected TCP socket of the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientSocket {
+    /// The proxy's own address and port.
+    pub local: SocketAddr,
+    /// The client's address and port.
+    pub peer: SocketAddr,
+    /// The socket's cookie (`SO_COOKIE`), if the proxy asked for it: tells it from a later one between the same ports.
+    pub cookie: Option<u64>,
+}
+
+/// What goes first under overload: the lowest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// Goes from level high on.
+    Sheddable,
+    /// Goes at level overloaded.
+    #[default]
+    Normal,
+    /// Never goes because of a level.
+    Critical,
+}
+
+/// How a request belongs to running work. A lease of another session or org counts as no parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parent {
+    /// New upstream work of the request that holds this lease: granted (reserve included) or refused, never parked.
+    Child {
+        /// The parent's lease.
+        lease: u64,
+    },
+    /// The same work on its next hop: shares this lease and costs nothing.
+    Hop {
+        /// The lease of the work.
+        lease: u64,
+    },
+}
+
+/// The trust tier of an organisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TierIs {
+    /// The organisation.
+    pub org: KeyHash,
+    /// Its tier, 0–4; `None` when the look-up failed, which means the base.
+    pub tier: Option<u8>,
+    /// How long this may be believed, in milliseconds.
+    pub ttl_ms: u32,
 }
 
 /// One renewed lease.
@@ -126,7 +203,7 @@ pub enum MemberNews {
 }
 
 /// A lease the proxy holds and wants counted again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeldLease {
     /// The id by which the proxy knows it.
     pub lease: u64,
@@ -136,10 +213,20 @@ pub struct HeldLease {
     pub key: Option<KeyHash>,
     /// Human label of the key.
     pub label: Option<String>,
+    /// Parent level of the key.
+    pub org: Option<KeyHash>,
+    /// Plan of the org or key.
+    pub class: Option<String>,
     /// Member it runs on, if it was given one.
     pub member: Option<String>,
     /// What kind of work it is.
     pub kind: Kind,
     /// Age in milliseconds.
     pub age_ms: u32,
+    /// It is suspended: it takes no slot until it is resumed.
+    pub suspended: bool,
+    /// As in [`Acquire::client`].
+    pub client: Option<ClientSocket>,
+    /// As in [`Acquire::ends_with_client`].
+    pub ends_with_client: bool,
 }

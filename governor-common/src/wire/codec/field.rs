@@ -2,6 +2,8 @@
 
 use bytes::{BufMut, BytesMut};
 
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+
 use super::MAX_TEXT;
 use crate::wire::error::ParseError;
 use crate::wire::frame::Frame;
@@ -27,6 +29,13 @@ pub(super) mod tag {
     pub(in super::super) const TEXT: u16 = 16;
     pub(in super::super) const POOL_LIMITS: u16 = 17;
     pub(in super::super) const MEMBER_LIMITS: u16 = 18;
+    pub(in super::super) const CLASS: u16 = 19;
+    pub(in super::super) const PRIORITY: u16 = 20;
+    pub(in super::super) const CHILD_OF: u16 = 21;
+    pub(in super::super) const HOP_OF: u16 = 22;
+    pub(in super::super) const TIER: u16 = 23;
+    pub(in super::super) const CLIENT: u16 = 24;
+    pub(in super::super) const FLAGS: u16 = 25;
 }
 
 /// What is wrong with a body, before it is known whose.
@@ -63,6 +72,13 @@ impl<'a> Cursor<'a> {
         self.take().map(u64::from_le_bytes)
     }
 
+    /// 16 bytes of address, IPv4 mapped into IPv6, and a port.
+    pub(super) fn address(&mut self) -> Result<SocketAddr, Malformed> {
+        let address = Ipv6Addr::from(self.take::<16>()?);
+        let address = address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4);
+        Ok(SocketAddr::new(address, self.u16()?))
+    }
+
     /// A u32 count and as many entries of `size` bytes. The count is believed only as far as the bytes are there.
     pub(super) fn list<T>(
         &mut self,
@@ -97,6 +113,13 @@ impl<'a> Cursor<'a> {
 pub(super) struct Value<'a>(&'a [u8]);
 
 impl<'a> Value<'a> {
+    pub(super) fn u8(self) -> Result<u8, Malformed> {
+        match self.0 {
+            [byte] => Ok(*byte),
+            _ => Err("a TLV has the wrong length for a u8"),
+        }
+    }
+
     pub(super) fn u32(self) -> Result<u32, Malformed> {
         self.0.try_into().map(u32::from_le_bytes).map_err(|_| "a TLV has the wrong length for a u32")
     }
@@ -176,6 +199,16 @@ pub(super) fn put_opt_key(buffer: &mut BytesMut, tag: u16, key: Option<KeyHash>)
     if let Some(KeyHash(bytes)) = key {
         put_tlv(buffer, tag, &bytes);
     }
+}
+
+/// Writes an address as [`Cursor::address`] reads it.
+pub(super) fn put_address(buffer: &mut BytesMut, address: SocketAddr) {
+    let bytes = match address.ip() {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    buffer.put_slice(&bytes.octets());
+    buffer.put_u16_le(address.port());
 }
 
 /// Writes a TLV whose value is fields and TLVs itself.

@@ -2,7 +2,9 @@
 
 use bytes::{BufMut, BytesMut};
 
-use super::field::{Cursor, Malformed, malformed, put_list, put_name, put_nested, put_opt_name, put_text, tag};
+use super::field::{
+    Cursor, Malformed, malformed, put_list, put_name, put_nested, put_opt_key, put_opt_name, put_text, tag,
+};
 use crate::wire::error::{EncodeError, ParseError};
 use crate::wire::frame::{Frame, encode_frame};
 use crate::wire::reply::{
@@ -21,6 +23,8 @@ const LIMITS: u8 = 0x89;
 const DRAIN: u8 = 0x8a;
 const ERROR: u8 = 0x8b;
 const PONG: u8 = 0x8c;
+const TIER_ASK: u8 = 0x8d;
+const CLIENT_GONE: u8 = 0x8e;
 
 /// Appends `message` as one frame that answers `request` (0 for what answers nothing).
 ///
@@ -40,6 +44,8 @@ pub fn encode_reply(message: &Reply, request: u32, buffer: &mut BytesMut) -> Res
         Reply::Limits(_) => LIMITS,
         Reply::Drain => DRAIN,
         Reply::Error { .. } => ERROR,
+        Reply::TierAsk { .. } => TIER_ASK,
+        Reply::ClientGone { .. } => CLIENT_GONE,
         Reply::Pong => PONG,
     };
     encode_frame(kind, request, buffer, |body| match message {
@@ -85,6 +91,8 @@ pub fn encode_reply(message: &Reply, request: u32, buffer: &mut BytesMut) -> Res
             body.put_u16_le(error_code(*code));
             put_text(body, tag::TEXT, message);
         }
+        Reply::TierAsk { org } => put_opt_key(body, tag::ORG, Some(*org)),
+        Reply::ClientGone { lease } => body.put_u64_le(*lease),
         Reply::Parked | Reply::Drain | Reply::Pong => {}
     })
 }
@@ -108,6 +116,8 @@ pub fn parse_reply(frame: &Frame) -> Result<Reply, ParseError> {
         LIMITS => limits(body),
         DRAIN => bare(body, Reply::Drain),
         ERROR => error(body),
+        TIER_ASK => tier_ask(body),
+        CLIENT_GONE => client_gone(body),
         PONG => bare(body, Reply::Pong),
         kind => return Err(ParseError::Unknown { kind, request: frame.request }),
     };
@@ -230,6 +240,22 @@ fn error(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
     text(body).map(|message| Reply::Error { code, message })
 }
 
+fn tier_ask(body: Cursor<'_>) -> Result<Reply, Malformed> {
+    let mut org = None;
+    body.tlvs(|field, value| {
+        if field == tag::ORG {
+            org = Some(value.key()?);
+        }
+        Ok(())
+    })?;
+    org.map(|org| Reply::TierAsk { org }).ok_or("a question about a tier names no org")
+}
+
+fn client_gone(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+    let lease = body.u64()?;
+    bare(body, Reply::ClientGone { lease })
+}
+
 /// A message whose only TLV of interest is its text.
 fn text(body: Cursor<'_>) -> Result<String, Malformed> {
     let mut text = String::new();
@@ -277,6 +303,7 @@ fn revoke_code(reason: RevokeReason) -> u8 {
         RevokeReason::Operator => 2,
         RevokeReason::PoolGone => 3,
         RevokeReason::Unknown => 4,
+        RevokeReason::Reclaimed => 5,
     }
 }
 
@@ -286,6 +313,7 @@ fn revoke_reason(code: u8) -> Result<RevokeReason, Malformed> {
         2 => Ok(RevokeReason::Operator),
         3 => Ok(RevokeReason::PoolGone),
         4 => Ok(RevokeReason::Unknown),
+        5 => Ok(RevokeReason::Reclaimed),
         _ => Err("a reason to revoke is unknown"),
     }
 }

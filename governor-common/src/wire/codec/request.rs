@@ -3,11 +3,14 @@
 use bytes::{BufMut, BytesMut};
 
 use super::field::{
-    Cursor, Malformed, malformed, put_list, put_name, put_nested, put_opt_key, put_opt_name, put_opt_u32, put_tlv, tag,
+    Cursor, Malformed, malformed, put_address, put_list, put_name, put_nested, put_opt_key, put_opt_name, put_opt_u32,
+    put_tlv, tag,
 };
 use crate::wire::error::{EncodeError, ParseError};
 use crate::wire::frame::{Frame, encode_frame};
-use crate::wire::request::{Acquire, HeldLease, Hello, Kind, MemberNews, MemberReport, Renewal, Request};
+use crate::wire::request::{
+    Acquire, ClientSocket, HeldLease, Hello, Kind, MemberNews, MemberReport, Parent, Priority, Renewal, Request, TierIs,
+};
 
 const HELLO: u8 = 0x01;
 const ACQUIRE: u8 = 0x02;
@@ -18,6 +21,13 @@ const MOVE: u8 = 0x06;
 const MEMBER_REPORT: u8 = 0x07;
 const REGISTER: u8 = 0x08;
 const PING: u8 = 0x09;
+const SUSPEND: u8 = 0x0a;
+const RESUME: u8 = 0x0b;
+const TIER_IS: u8 = 0x0c;
+
+/// Bits of the TLV `flags`; those of later versions are ignored.
+const ENDS_WITH_CLIENT: u8 = 1;
+const SUSPENDED: u8 = 2;
 
 /// `Renewal::idle_ms` of a client that does not track it.
 const IDLE_UNKNOWN: u32 = u32::MAX;
@@ -37,6 +47,9 @@ pub fn encode_request(message: &Request, request: u32, buffer: &mut BytesMut) ->
         Request::Move { .. } => MOVE,
         Request::MemberReport(_) => MEMBER_REPORT,
         Request::Register { .. } => REGISTER,
+        Request::Suspend { .. } => SUSPEND,
+        Request::Resume { .. } => RESUME,
+        Request::TierIs(_) => TIER_IS,
         Request::Ping => PING,
     };
     encode_frame(kind, request, buffer, |body| match message {
@@ -54,6 +67,18 @@ pub fn encode_request(message: &Request, request: u32, buffer: &mut BytesMut) ->
         Request::Register { leases } => {
             for lease in leases {
                 put_nested(body, tag::HELD, |nested| put_held(nested, lease));
+            }
+        }
+        Request::Suspend { lease } => body.put_u64_le(*lease),
+        Request::Resume { lease, max_wait_ms } => {
+            body.put_u64_le(*lease);
+            put_opt_u32(body, tag::MAX_WAIT_MS, *max_wait_ms);
+        }
+        Request::TierIs(answer) => {
+            body.put_u32_le(answer.ttl_ms);
+            put_opt_key(body, tag::ORG, Some(answer.org));
+            if let Some(tier) = answer.tier {
+                put_tlv(body, tag::TIER, &[tier]);
             }
         }
         Request::Ping => {}
@@ -76,6 +101,9 @@ pub fn parse_request(frame: &Frame) -> Result<Request, ParseError> {
         MOVE => move_away(body),
         MEMBER_REPORT => member_report(body),
         REGISTER => register(body),
+        SUSPEND => suspend(body),
+        RESUME => resume(body),
+        TIER_IS => tier_is(body),
         PING => ping(body),
         kind => return Err(ParseError::Unknown { kind, request: frame.request }),
     };
@@ -119,6 +147,18 @@ fn put_acquire(body: &mut BytesMut, acquire: &Acquire) {
     put_opt_name(body, tag::STICKY, acquire.sticky.as_deref());
     put_opt_u32(body, tag::MAX_WAIT_MS, acquire.max_wait_ms);
     put_opt_u32(body, tag::DEADLINE_MS, acquire.deadline_ms);
+    put_opt_name(body, tag::CLASS, acquire.class.as_deref());
+    // What an old daemon takes for granted is left out.
+    if acquire.priority != Priority::Normal {
+        put_tlv(body, tag::PRIORITY, &[priority_code(acquire.priority)]);
+    }
+    match acquire.parent {
+        Some(Parent::Child { lease }) => put_tlv(body, tag::CHILD_OF, &lease.to_le_bytes()),
+        Some(Parent::Hop { lease }) => put_tlv(body, tag::HOP_OF, &lease.to_le_bytes()),
+        None => {}
+    }
+    put_client(body, acquire.client);
+    put_flags(body, if acquire.ends_with_client { ENDS_WITH_CLIENT } else { 0 });
 }
 
 fn acquire(mut body: Cursor<'_>) -> Result<Request, Malformed> {
@@ -134,6 +174,12 @@ fn acquire(mut body: Cursor<'_>) -> Result<Request, Malformed> {
             tag::STICKY => acquire.sticky = Some(value.name()?),
             tag::MAX_WAIT_MS => acquire.max_wait_ms = Some(value.u32()?),
             tag::DEADLINE_MS => acquire.deadline_ms = Some(value.u32()?),
+            tag::CLASS => acquire.class = Some(value.name()?),
+            tag::PRIORITY => acquire.priority = priority(value.u8()?)?,
+            tag::CHILD_OF => acquire.parent = Some(Parent::Child { lease: value.u64()? }),
+            tag::HOP_OF => acquire.parent = Some(Parent::Hop { lease: value.u64()? }),
+            tag::CLIENT => acquire.client = Some(client(value.cursor())?),
+            tag::FLAGS => acquire.ends_with_client = value.u8()? & ENDS_WITH_CLIENT != 0,
             _ => {}
         }
         Ok(())
@@ -213,6 +259,11 @@ fn put_held(body: &mut BytesMut, held: &HeldLease) {
     put_opt_key(body, tag::KEY, held.key);
     put_opt_name(body, tag::LABEL, held.label.as_deref());
     put_opt_name(body, tag::MEMBER, held.member.as_deref());
+    put_opt_key(body, tag::ORG, held.org);
+    put_opt_name(body, tag::CLASS, held.class.as_deref());
+    put_client(body, held.client);
+    let ends = if held.ends_with_client { ENDS_WITH_CLIENT } else { 0 };
+    put_flags(body, ends | if held.suspended { SUSPENDED } else { 0 });
 }
 
 fn register(body: Cursor<'_>) -> Result<Request, Malformed> {
@@ -228,19 +279,81 @@ fn register(body: Cursor<'_>) -> Result<Request, Malformed> {
 
 fn held(mut body: Cursor<'_>) -> Result<HeldLease, Malformed> {
     let (lease, age_ms, kind) = (body.u64()?, body.u32()?, kind(body.u8()?)?);
-    let mut held = HeldLease { lease, pool: String::new(), key: None, label: None, member: None, kind, age_ms };
+    let mut held = HeldLease { lease, age_ms, kind, ..HeldLease::default() };
     body.tlvs(|field, value| {
         match field {
             tag::POOL => held.pool = value.name()?,
             tag::KEY => held.key = Some(value.key()?),
             tag::LABEL => held.label = Some(value.name()?),
             tag::MEMBER => held.member = Some(value.name()?),
+            tag::ORG => held.org = Some(value.key()?),
+            tag::CLASS => held.class = Some(value.name()?),
+            tag::CLIENT => held.client = Some(client(value.cursor())?),
+            tag::FLAGS => {
+                let flags = value.u8()?;
+                held.ends_with_client = flags & ENDS_WITH_CLIENT != 0;
+                held.suspended = flags & SUSPENDED != 0;
+            }
             _ => {}
         }
         Ok(())
     })?;
     named(&held.pool, "a held lease names no pool")?;
     Ok(held)
+}
+
+fn put_client(body: &mut BytesMut, client: Option<ClientSocket>) {
+    if let Some(client) = client {
+        put_nested(body, tag::CLIENT, |nested| {
+            // The kernel gives no socket the cookie 0.
+            nested.put_u64_le(client.cookie.unwrap_or(0));
+            put_address(nested, client.local);
+            put_address(nested, client.peer);
+        });
+    }
+}
+
+fn client(mut body: Cursor<'_>) -> Result<ClientSocket, Malformed> {
+    let cookie = body.u64()?;
+    Ok(ClientSocket { cookie: (cookie != 0).then_some(cookie), local: body.address()?, peer: body.address()? })
+}
+
+fn put_flags(body: &mut BytesMut, flags: u8) {
+    // Without a flag the field says nothing that its absence does not.
+    if flags != 0 {
+        put_tlv(body, tag::FLAGS, &[flags]);
+    }
+}
+
+fn suspend(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+    let lease = body.u64()?;
+    body.tlvs(|_, _| Ok(()))?;
+    Ok(Request::Suspend { lease })
+}
+
+fn resume(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+    let (lease, mut max_wait_ms) = (body.u64()?, None);
+    body.tlvs(|field, value| {
+        if field == tag::MAX_WAIT_MS {
+            max_wait_ms = Some(value.u32()?);
+        }
+        Ok(())
+    })?;
+    Ok(Request::Resume { lease, max_wait_ms })
+}
+
+fn tier_is(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+    let (ttl_ms, mut org, mut tier) = (body.u32()?, None, None);
+    body.tlvs(|field, value| {
+        match field {
+            tag::ORG => org = Some(value.key()?),
+            tag::TIER => tier = Some(value.u8()?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let org = org.ok_or("a tier names no org")?;
+    Ok(Request::TierIs(TierIs { org, tier, ttl_ms }))
 }
 
 fn ping(body: Cursor<'_>) -> Result<Request, Malformed> {
@@ -262,6 +375,23 @@ fn kind(code: u8) -> Result<Kind, Malformed> {
         1 => Ok(Kind::Reattach),
         2 => Ok(Kind::Exempt),
         _ => Err("a kind of work is unknown"),
+    }
+}
+
+fn priority_code(priority: Priority) -> u8 {
+    match priority {
+        Priority::Critical => 0,
+        Priority::Normal => 1,
+        Priority::Sheddable => 2,
+    }
+}
+
+fn priority(code: u8) -> Result<Priority, Malformed> {
+    match code {
+        0 => Ok(Priority::Critical),
+        1 => Ok(Priority::Normal),
+        2 => Ok(Priority::Sheddable),
+        _ => Err("a priority is unknown"),
     }
 }
 
