@@ -7,6 +7,7 @@ use super::KeyHash;
 
 /// Everything a proxy can say.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every message with content is an acquire")]
 pub enum Request {
     /// First frame of every session.
     Hello(Hello),

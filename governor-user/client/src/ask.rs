@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use governor_common::wire::KeyHash;
-use governor_common::wire::request::{Acquire, Kind};
+use governor_common::wire::request::{self, Acquire, ClientSocket, Kind, Priority};
+
+use crate::lease::LeaseHandle;
 
 /// Asks for one slot of a pool. Built by chaining; everything but the pool is optional.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,13 +14,37 @@ pub struct AcquireRequest {
     pub(crate) wire: Acquire,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) deadline: Option<Duration>,
+    pub(crate) parent: Option<Parent>,
+}
+
+/// The running work a request belongs to, by the number this process gave it: its id may change with the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parent {
+    Child { slot: u64 },
+    Hop { slot: u64 },
+}
+
+impl Parent {
+    pub(crate) fn slot(self) -> u64 {
+        match self {
+            Self::Child { slot } | Self::Hop { slot } => slot,
+        }
+    }
+
+    pub(crate) fn wire(self, lease: u64) -> request::Parent {
+        match self {
+            Self::Child { .. } => request::Parent::Child { lease },
+            Self::Hop { .. } => request::Parent::Hop { lease },
+        }
+    }
 }
 
 impl AcquireRequest {
     /// One ordinary slot of `pool`, without a key: it bypasses fair share and counts in the pool.
     #[must_use]
     pub fn new(pool: impl Into<String>) -> Self {
-        Self { wire: Acquire { pool: pool.into(), ..Acquire::default() }, max_wait: None, deadline: None }
+        let wire = Acquire { pool: pool.into(), ..Acquire::default() };
+        Self { wire, max_wait: None, deadline: None, parent: None }
     }
 
     /// Fairness identity, from [`Governor::key`](crate::Governor::key).
@@ -39,6 +65,52 @@ impl AcquireRequest {
     #[must_use]
     pub fn org(mut self, org: KeyHash) -> Self {
         self.wire.org = Some(org);
+        self
+    }
+
+    /// Plan of the org (of the key, where there is no org) by its name in the daemon's configuration; a name unknown
+    /// there counts as none.
+    #[must_use]
+    pub fn class(mut self, class: impl Into<String>) -> Self {
+        self.wire.class = Some(class.into());
+        self
+    }
+
+    /// What goes first under overload; normal unless said.
+    #[must_use]
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.wire.priority = priority;
+        self
+    }
+
+    /// New upstream work that the holder of `parent` needs: granted, the reserve included, or refused at once; never
+    /// parked behind its own parent. A lease that is over is no parent.
+    #[must_use]
+    pub fn child_of(mut self, parent: &LeaseHandle) -> Self {
+        self.parent = Some(Parent::Child { slot: parent.work() });
+        self
+    }
+
+    /// The same work as `lease` on its next hop: shares that lease and costs nothing. A lease that is over is none.
+    #[must_use]
+    pub fn hop_of(mut self, lease: &LeaseHandle) -> Self {
+        self.parent = Some(Parent::Hop { slot: lease.work() });
+        self
+    }
+
+    /// The client's connection as this proxy holds it. When the kernel has closed it,
+    /// [`LeaseHandle::client_gone`] says so.
+    #[must_use]
+    pub fn client(mut self, client: ClientSocket) -> Self {
+        self.wire.client = Some(client);
+        self
+    }
+
+    /// No upstream call of this request outlives its client: the daemon may take the lease back some time after the
+    /// client's connection is gone. Means nothing without [`Self::client`].
+    #[must_use]
+    pub fn ends_with_client(mut self) -> Self {
+        self.wire.ends_with_client = true;
         self
     }
 

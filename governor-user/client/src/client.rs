@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use governor_common::wire::KeyHash;
 use governor_common::wire::reply::{Origin, Overload};
-use governor_common::wire::request::{MemberNews, MemberReport};
+use governor_common::wire::request::{MemberNews, MemberReport, TierIs};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::ask::AcquireRequest;
 use crate::config::Config;
@@ -32,6 +32,7 @@ pub struct Governor {
 pub(crate) struct View {
     pub(crate) overload: watch::Receiver<Overload>,
     pub(crate) connected: watch::Receiver<bool>,
+    pub(crate) tiers: broadcast::WeakSender<KeyHash>,
 }
 
 impl Governor {
@@ -86,6 +87,20 @@ impl Governor {
         self.queue.send(Command::Report(report));
     }
 
+    /// Organisations that reached the base ceiling of their class, hashed as [`Self::key`] hashes them: look up the tier
+    /// and tell it by [`Self::tier_is`]. Nothing waits for the answer; without one the base holds.
+    #[must_use]
+    pub fn tier_asks(&self) -> TierAsks {
+        TierAsks { asked: self.view.tiers.upgrade().map(|sender| sender.subscribe()) }
+    }
+
+    /// Tells the trust tier (0–4) of an organisation, to be believed for `ttl`; `None`: it could not be found out, the
+    /// base holds for so long. Lost when the daemon is away: it asks again when it needs to know.
+    pub fn tier_is(&self, org: KeyHash, tier: Option<u8>, ttl: Duration) {
+        let ttl_ms = u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX);
+        self.queue.send(Command::Tier(TierIs { org, tier, ttl_ms }));
+    }
+
     /// The overload level, each change of it. Normal while the daemon is away.
     #[must_use]
     pub fn overload(&self) -> watch::Receiver<Overload> {
@@ -108,6 +123,27 @@ impl Governor {
 impl fmt::Debug for Governor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Governor").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+/// The daemon's questions for tiers, see [`Governor::tier_asks`].
+#[derive(Debug)]
+pub struct TierAsks {
+    asked: Option<broadcast::Receiver<KeyHash>>,
+}
+
+impl TierAsks {
+    /// The next organisation asked for; `None` when the library's task has ended. Whoever is too slow misses questions,
+    /// and the daemon asks again.
+    pub async fn next(&mut self) -> Option<KeyHash> {
+        let asked = self.asked.as_mut()?;
+        loop {
+            match asked.recv().await {
+                Ok(org) => return Some(org),
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
     }
 }
 
@@ -141,6 +177,9 @@ pub(crate) enum Command {
     Cancel { ticket: u64 },
     Release { slot: u64 },
     Move { slot: u64, reply: oneshot::Sender<Result<Arc<str>, Refused>> },
+    Suspend { slot: u64 },
+    Resume { slot: u64, max_wait: Option<Duration>, reply: oneshot::Sender<Result<(), Refused>> },
+    Tier(TierIs),
     Report(MemberReport),
 }
 

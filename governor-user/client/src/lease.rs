@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use governor_common::wire::KeyHash;
 use governor_common::wire::reply::RevokeReason;
-use governor_common::wire::request::{HeldLease, Kind};
-use tokio::sync::oneshot;
+use governor_common::wire::request::{Acquire, HeldLease};
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::client::{Command, Queue};
@@ -19,18 +18,27 @@ use crate::error::Refused;
 /// A slot, held until this guard is dropped. Dropping only queues; see [`LeaseHandle`] for what it can tell.
 #[derive(Debug)]
 pub struct Lease {
-    handle: LeaseHandle,
+    guard: Guard,
 }
 
 impl Lease {
     pub(crate) fn new(state: Arc<LeaseState>, queue: Queue) -> Self {
-        Self { handle: LeaseHandle { state, queue } }
+        Self { guard: Guard { handle: LeaseHandle { state, queue } } }
     }
 
     /// A view that may outlive the guard, e.g. in a request's extensions. It does not hold the slot.
     #[must_use]
     pub fn handle(&self) -> LeaseHandle {
-        self.handle.clone()
+        self.guard.handle.clone()
+    }
+
+    /// Gives the slot back for as long as the work is idle and keeps the lease. Only queues, like a drop.
+    #[must_use = "dropping what is returned ends the lease"]
+    pub fn suspend(self) -> Suspended {
+        let state = &self.guard.handle.state;
+        state.suspended.store(true, Ordering::Release);
+        self.guard.handle.queue.send(Command::Suspend { slot: state.slot });
+        Suspended { guard: self.guard }
     }
 }
 
@@ -38,11 +46,76 @@ impl Deref for Lease {
     type Target = LeaseHandle;
 
     fn deref(&self) -> &LeaseHandle {
-        &self.handle
+        &self.guard.handle
     }
 }
 
-impl Drop for Lease {
+/// A lease without a slot, kept while its work is idle. Dropping it ends the lease.
+#[derive(Debug)]
+pub struct Suspended {
+    guard: Guard,
+}
+
+impl Suspended {
+    /// A view of the lease.
+    #[must_use]
+    pub fn handle(&self) -> LeaseHandle {
+        self.guard.handle.clone()
+    }
+
+    /// Asks for a slot again and waits, parked if need be, for at most `max_wait` or the pool's own bound. The member may
+    /// be another than before. Dropping the future ends the lease.
+    ///
+    /// # Errors
+    ///
+    /// [`NotResumed`]: no slot now; it holds the lease, suspended as before.
+    pub async fn resume(self, max_wait: Option<Duration>) -> Result<Lease, NotResumed> {
+        let (reply, answer) = oneshot::channel();
+        let handle = &self.guard.handle;
+        handle.queue.send(Command::Resume { slot: handle.state.slot, max_wait, reply });
+        match answer.await.unwrap_or_else(|_| Err(Refused::over())) {
+            Ok(()) => Ok(Lease { guard: self.guard }),
+            Err(refused) => Err(NotResumed { refused, suspended: self }),
+        }
+    }
+}
+
+/// A suspended lease that got no slot. It is still held.
+#[derive(Debug)]
+pub struct NotResumed {
+    refused: Refused,
+    suspended: Suspended,
+}
+
+impl NotResumed {
+    /// Why.
+    #[must_use]
+    pub fn refused(&self) -> &Refused {
+        &self.refused
+    }
+
+    /// The lease, to try again or to drop.
+    #[must_use]
+    pub fn into_suspended(self) -> Suspended {
+        self.suspended
+    }
+}
+
+impl fmt::Display for NotResumed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not resumed: {}", self.refused)
+    }
+}
+
+impl std::error::Error for NotResumed {}
+
+/// What ends a lease when it is dropped, suspended or not.
+#[derive(Debug)]
+struct Guard {
+    handle: LeaseHandle,
+}
+
+impl Drop for Guard {
     fn drop(&mut self) {
         self.handle.state.over.store(true, Ordering::Release);
         self.handle.queue.send(Command::Release { slot: self.handle.state.slot });
@@ -96,14 +169,33 @@ impl LeaseHandle {
             2 => Some(RevokeReason::Operator),
             3 => Some(RevokeReason::PoolGone),
             4 => Some(RevokeReason::Unknown),
+            5 => Some(RevokeReason::Reclaimed),
             _ => None,
         }
+    }
+
+    /// The lease is suspended: it holds no slot until it is resumed.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.state.suspended.load(Ordering::Acquire)
+    }
+
+    /// Waits until the daemon tells that the kernel has closed the client's connection; for ever if it never does, e.g.
+    /// because the request named no client. The work may be given up then.
+    pub async fn client_gone(&self) {
+        // An error would mean that the lease's state is gone, and this handle is part of it.
+        drop(self.state.client_gone.subscribe().wait_for(|gone| *gone).await);
     }
 
     /// The guard was dropped, or the daemon refused to move the lease: it holds no slot any more.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.state.over.load(Ordering::Acquire)
+    }
+
+    /// The number of the work: of the lease itself, or of the one it shares as a hop.
+    pub(crate) fn work(&self) -> u64 {
+        self.state.shares.unwrap_or(self.state.slot)
     }
 
     /// Notes that bytes moved just now, for `governorctl leases --idle`.
@@ -144,14 +236,19 @@ impl fmt::Debug for LeaseHandle {
 pub(crate) struct LeaseState {
     /// Number by which this process knows the lease, never reused.
     pub(crate) slot: u64,
+    /// What was asked for, without the bounds of its wait.
+    pub(crate) ask: Acquire,
     pub(crate) pool: Arc<str>,
-    pub(crate) key: Option<KeyHash>,
-    pub(crate) label: Option<String>,
-    pub(crate) kind: Kind,
+    /// It shares the slot of other work, or needs none: nothing is counted for it.
+    pub(crate) free: bool,
+    /// The lease whose slot a hop shares.
+    pub(crate) shares: Option<u64>,
     pub(crate) waited: Duration,
     pub(crate) fallback: bool,
     pub(crate) granted: Instant,
     pub(crate) id: AtomicU64,
+    pub(crate) suspended: AtomicBool,
+    pub(crate) client_gone: watch::Sender<bool>,
     member: Mutex<Option<Arc<str>>>,
     /// Milliseconds from `granted` to the last touch.
     touched_ms: AtomicU64,
@@ -164,10 +261,9 @@ pub(crate) struct LeaseState {
 pub(crate) struct Beginning {
     pub(crate) slot: u64,
     pub(crate) id: u64,
-    pub(crate) pool: Arc<str>,
-    pub(crate) key: Option<KeyHash>,
-    pub(crate) label: Option<String>,
-    pub(crate) kind: Kind,
+    pub(crate) ask: Acquire,
+    pub(crate) free: bool,
+    pub(crate) shares: Option<u64>,
     pub(crate) member: Option<Arc<str>>,
     pub(crate) waited: Duration,
     pub(crate) fallback: bool,
@@ -176,17 +272,19 @@ pub(crate) struct Beginning {
 
 impl LeaseState {
     pub(crate) fn begin(beginning: Beginning) -> Arc<Self> {
-        let Beginning { slot, id, pool, key, label, kind, member, waited, fallback, granted } = beginning;
+        let Beginning { slot, id, ask, free, shares, member, waited, fallback, granted } = beginning;
         Arc::new(Self {
             slot,
-            pool,
-            key,
-            label,
-            kind,
+            pool: ask.pool.as_str().into(),
+            ask,
+            free,
+            shares,
             waited,
             fallback,
             granted,
             id: AtomicU64::new(id),
+            suspended: AtomicBool::new(false),
+            client_gone: watch::Sender::new(false),
             member: Mutex::new(member),
             touched_ms: AtomicU64::new(0),
             tracked: AtomicBool::new(false),
@@ -210,6 +308,7 @@ impl LeaseState {
             RevokeReason::Operator => 2,
             RevokeReason::PoolGone => 3,
             RevokeReason::Unknown => 4,
+            RevokeReason::Reclaimed => 5,
         };
         self.revoked.store(code, Ordering::Release);
     }
@@ -224,16 +323,21 @@ impl LeaseState {
     }
 
     /// This lease as a daemon that does not know it is told of it.
-    pub(crate) fn held(&self, now: Instant) -> HeldLease {
+    pub(crate) fn held(&self, now: Instant, suspended: bool) -> HeldLease {
         let age = now.saturating_duration_since(self.granted);
         HeldLease {
             lease: self.wire_id(),
             pool: self.pool.to_string(),
-            key: self.key,
-            label: self.label.clone(),
+            key: self.ask.key,
+            label: self.ask.label.clone(),
+            org: self.ask.org,
+            class: self.ask.class.clone(),
             member: self.member().map(|member| member.to_string()),
-            kind: self.kind,
+            kind: self.ask.kind,
             age_ms: u32::try_from(age.as_millis()).unwrap_or(u32::MAX),
+            suspended,
+            client: self.ask.client,
+            ends_with_client: self.ask.ends_with_client,
         }
     }
 

@@ -49,11 +49,11 @@ mod session;
 pub mod tower;
 
 pub use ask::AcquireRequest;
-pub use client::{Governor, Stats};
+pub use client::{Governor, Stats, TierAsks};
 pub use config::{Config, Fallback, NodeSecret};
 pub use error::Refused;
-pub use lease::{Lease, LeaseHandle};
+pub use lease::{Lease, LeaseHandle, NotResumed, Suspended};
 
 pub use governor_common::wire::KeyHash;
 pub use governor_common::wire::reply::{Level, Origin, Overload, RevokeReason, cause};
-pub use governor_common::wire::request::{Kind, MemberNews};
+pub use governor_common::wire::request::{ClientSocket, Kind, MemberNews, Priority};

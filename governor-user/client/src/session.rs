@@ -15,13 +15,13 @@ use governor_common::wire::frame::decode_frame;
 use governor_common::wire::reply::Overload;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
 
 use crate::client::{Command, Queue, View, WeakQueue};
 use crate::config::Config;
-use crate::exchange::{Broken, Exchange};
+use crate::exchange::{Broken, Exchange, Said};
 
 /// Commands taken up before the socket gets its turn; enough to fill a few writes.
 const COMMANDS_PER_TURN: usize = 256;
@@ -42,6 +42,9 @@ const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Pause when the daemon or the socket's mode denies this proxy.
 const DENIED_PAUSE: Duration = Duration::from_secs(5);
 
+/// Questions for tiers kept for a slow reader.
+const TIERS_ASKED: usize = 256;
+
 /// How long the last frames may take when the proxy stops.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -50,7 +53,10 @@ pub(crate) fn start(config: Config, commands: mpsc::UnboundedReceiver<Command>, 
     let (overload_sender, overload) = watch::channel(Overload::default());
     let (connected_sender, connected) = watch::channel(false);
     let now = Instant::now();
-    let exchange = Exchange::new(&config, queue.downgrade(), overload_sender, connected_sender, now);
+    let tiers = broadcast::Sender::new(TIERS_ASKED);
+    let asked = tiers.downgrade();
+    let said = Said { overload: overload_sender, connected: connected_sender, tiers };
+    let exchange = Exchange::new(&config, queue.downgrade(), said, now);
     let session = Session {
         socket: config.socket,
         exchange,
@@ -62,7 +68,7 @@ pub(crate) fn start(config: Config, commands: mpsc::UnboundedReceiver<Command>, 
         attempt_at: now,
     };
     tokio::spawn(session.run());
-    View { overload, connected }
+    View { overload, connected, tiers: asked }
 }
 
 struct Session {

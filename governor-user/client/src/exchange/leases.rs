@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::{Exchange, Held, Link, Moved, Open, Phase, millis};
+use crate::ask::Parent;
 use crate::error::Refused;
 use crate::lease::{Beginning, Lease, LeaseState};
 
@@ -28,36 +29,39 @@ impl Exchange {
             return;
         };
         self.next_slot += 1;
-        let ask = &waiting.ask.wire;
+        let ask = waiting.ask.wire.clone();
+        let kind = ask.kind;
+        // A hop whose work is over by now was given a slot of its own, and an id with it.
+        let shares = waiting.ask.parent.filter(|parent| id == 0 && self.is_hop_of_live(*parent)).map(Parent::slot);
+        let free = kind == Kind::Exempt || shares.is_some();
         let state = LeaseState::begin(Beginning {
             slot: self.next_slot,
             id,
-            pool: ask.pool.as_str().into(),
-            key: ask.key,
-            label: ask.label.clone(),
-            kind: ask.kind,
+            ask,
+            free,
+            shares,
             member,
             waited: now.saturating_duration_since(waiting.since),
             fallback,
             granted: now,
         });
-        let phase = match (ask.kind, fallback) {
-            (Kind::Exempt, _) => Phase::Uncounted,
-            (Kind::Ordinary | Kind::Reattach, true) => Phase::Unregistered,
-            (Kind::Ordinary | Kind::Reattach, false) if id == 0 => Phase::Uncounted,
-            (Kind::Ordinary | Kind::Reattach, false) => Phase::Counted,
+        let phase = match fallback {
+            _ if free => Phase::Uncounted,
+            true => Phase::Unregistered,
+            false if id == 0 => Phase::Uncounted,
+            false => Phase::Counted,
         };
         if phase == Phase::Counted {
             self.by_id.insert(id, state.slot);
         }
         self.local_enter(&state);
-        self.held.insert(state.slot, Held { state: state.clone(), phase, moved: false });
+        self.held.insert(state.slot, Held { state: state.clone(), phase, moved: false, suspended: false });
         self.answer(ticket, Ok(Lease::new(state, queue)));
     }
 
     pub(super) fn release(&mut self, slot: u64) {
         let Some(held) = self.held.get_mut(&slot) else { return };
-        let state = held.state.clone();
+        let (state, suspended) = (held.state.clone(), held.suspended);
         let id = state.id.load(Ordering::Acquire);
         match held.phase {
             Phase::Registering => held.phase = Phase::Ending,
@@ -71,7 +75,9 @@ impl Exchange {
                 self.held.remove(&slot);
             }
         }
-        self.local_leave(&state);
+        if !suspended {
+            self.local_leave(&state);
+        }
     }
 
     pub(super) fn revoke(&mut self, lease: u64, reason: RevokeReason) {
@@ -137,7 +143,7 @@ impl Exchange {
         let leases: Vec<(u64, HeldLease)> = unregistered
             .map(|held| {
                 held.phase = Phase::Registering;
-                (held.state.slot, held.state.held(now))
+                (held.state.slot, held.state.held(now, held.suspended))
             })
             .collect();
         for chunk in leases.chunks(HELD_PER_FRAME) {
@@ -173,6 +179,7 @@ impl Exchange {
                     held.state.id.store(new, Ordering::Release);
                     self.by_id.insert(new, slot);
                     self.queue.counters().registered.fetch_add(1, Ordering::Relaxed);
+                    self.catch_up(slot);
                 }
                 (None, _) => {
                     held.phase = Phase::Uncounted;
@@ -180,8 +187,21 @@ impl Exchange {
                 }
             }
         }
+        self.take_up_deferred(now);
+        // Those whose parent had no id yet.
+        let unsent: Vec<u64> = self.waiting.iter().filter(|(_, w)| w.request.is_none()).map(|(t, _)| *t).collect();
+        for ticket in unsent {
+            self.send_acquire(ticket, now);
+        }
+    }
+
+    /// Says what had to wait until the daemon knew the lease, or decides it without the daemon.
+    pub(super) fn take_up_deferred(&mut self, now: Instant) {
         for (slot, reply) in mem::take(&mut self.deferred_moves) {
             self.move_away(slot, reply, now);
+        }
+        for (slot, max_wait, reply) in mem::take(&mut self.deferred_resumes) {
+            self.resume(slot, max_wait, reply, now);
         }
     }
 
@@ -189,15 +209,15 @@ impl Exchange {
         if self.open.get(&request).is_some_and(is) { self.open.remove(&request) } else { None }
     }
 
-    fn local_enter(&mut self, state: &LeaseState) {
-        if state.kind != Kind::Exempt {
-            self.local.enter(&state.pool, state.key, state.member().as_ref());
+    pub(super) fn local_enter(&mut self, state: &LeaseState) {
+        if !state.free {
+            self.local.enter(&state.pool, state.ask.key, state.member().as_ref());
         }
     }
 
-    fn local_leave(&mut self, state: &LeaseState) {
-        if state.kind != Kind::Exempt {
-            self.local.leave(&state.pool, state.key, state.member().as_ref());
+    pub(super) fn local_leave(&mut self, state: &LeaseState) {
+        if !state.free {
+            self.local.leave(&state.pool, state.ask.key, state.member().as_ref());
         }
     }
 }

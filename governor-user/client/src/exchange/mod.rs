@@ -11,6 +11,7 @@
 //! In every state but `Up` requests wait. Once that has lasted for the configured patience the daemon is *away* and the
 //! fallback decides what waits and what comes. `Welcome` ends it: all leases are registered, then all requests sent.
 
+mod idle;
 mod leases;
 mod requests;
 
@@ -21,11 +22,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use governor_common::wire::VERSION;
 use governor_common::wire::codec::{RELEASES_PER_FRAME, encode_request};
 use governor_common::wire::reply::{ErrorCode, Overload, Reply, Welcome};
 use governor_common::wire::request::{Hello, Request};
-use tokio::sync::{oneshot, watch};
+use governor_common::wire::{KeyHash, VERSION};
+use tokio::sync::{broadcast, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -48,6 +49,10 @@ const PROBE_PATIENCE: Duration = Duration::from_secs(6);
 
 type Answer = oneshot::Sender<Result<Lease, Refused>>;
 type Moved = oneshot::Sender<Result<Arc<str>, Refused>>;
+type Resumed = oneshot::Sender<Result<(), Refused>>;
+
+/// First version of the protocol that knows parents, suspended leases, tiers and clients.
+const SINCE_TWO: u16 = 2;
 
 /// The state of the conversation.
 pub(crate) struct Exchange {
@@ -55,6 +60,8 @@ pub(crate) struct Exchange {
     patience: Duration,
     max_wait: Duration,
     link: Link,
+    /// Version of the session.
+    version: u16,
     /// Since when nothing can be asked of the daemon; `None` while it can.
     unserved: Option<Instant>,
     away: bool,
@@ -76,12 +83,19 @@ pub(crate) struct Exchange {
     /// Slots by the id the daemon knows.
     by_id: BTreeMap<u64, u64>,
     deferred_moves: Vec<(u64, Moved)>,
+    deferred_resumes: Vec<(u64, Option<Duration>, Resumed)>,
     releases: Vec<u64>,
     local: LocalShare,
     queue: WeakQueue,
-    overload: watch::Sender<Overload>,
-    connected: watch::Sender<bool>,
+    said: Said,
     out: BytesMut,
+}
+
+/// Where what the daemon says to everybody goes.
+pub(crate) struct Said {
+    pub(crate) overload: watch::Sender<Overload>,
+    pub(crate) connected: watch::Sender<bool>,
+    pub(crate) tiers: broadcast::Sender<KeyHash>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +121,7 @@ struct Waiting {
 enum Open {
     Acquire(u64),
     Move(u64, Moved),
+    Resume(u64, Option<Duration>, Resumed),
     Register(Vec<u64>),
 }
 
@@ -115,6 +130,8 @@ struct Held {
     state: Arc<LeaseState>,
     phase: Phase,
     moved: bool,
+    /// It takes no slot until it is resumed.
+    suspended: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,18 +158,13 @@ pub(crate) enum Broken {
 }
 
 impl Exchange {
-    pub(crate) fn new(
-        config: &Config,
-        queue: WeakQueue,
-        overload: watch::Sender<Overload>,
-        connected: watch::Sender<bool>,
-        now: Instant,
-    ) -> Self {
+    pub(crate) fn new(config: &Config, queue: WeakQueue, said: Said, now: Instant) -> Self {
         Self {
             name: config.name.clone(),
             patience: config.patience,
             max_wait: config.max_wait,
             link: Link::Down,
+            version: VERSION,
             unserved: Some(now),
             away: false,
             last_session: None,
@@ -168,11 +180,11 @@ impl Exchange {
             held: BTreeMap::new(),
             by_id: BTreeMap::new(),
             deferred_moves: Vec::new(),
+            deferred_resumes: Vec::new(),
             releases: Vec::new(),
             local: LocalShare::new(config.fallback, config.node_cap),
             queue,
-            overload,
-            connected,
+            said,
             out: BytesMut::new(),
         }
     }
@@ -191,7 +203,7 @@ impl Exchange {
         self.link = Link::Down;
         self.probed = None;
         self.unserved.get_or_insert(now);
-        self.connected.send_replace(false);
+        self.said.connected.send_replace(false);
         self.out.clear();
         self.releases.clear();
         self.by_id.clear();
@@ -203,6 +215,7 @@ impl Exchange {
                     }
                     self.deferred_moves.push((slot, reply));
                 }
+                Open::Resume(slot, max_wait, reply) => self.deferred_resumes.push((slot, max_wait, reply)),
                 Open::Acquire(_) | Open::Register(_) => {}
             }
         }
@@ -229,6 +242,13 @@ impl Exchange {
             Command::Cancel { ticket } => self.cancel(ticket),
             Command::Release { slot } => self.release(slot),
             Command::Move { slot, reply } => self.move_away(slot, reply, now),
+            Command::Suspend { slot } => self.suspend(slot),
+            Command::Resume { slot, max_wait, reply } => self.resume(slot, max_wait, reply, now),
+            Command::Tier(tier) => {
+                if self.link == Link::Up && self.version >= SINCE_TWO {
+                    self.put(&Request::TierIs(tier));
+                }
+            }
             Command::Report(report) => {
                 self.local.report(&report, now);
                 if self.link == Link::Up {
@@ -255,9 +275,14 @@ impl Exchange {
             Reply::Registered { leases } => self.registered(request, &leases, now),
             Reply::Revoke { lease, reason } => self.revoke(lease, reason),
             Reply::Overload(overload) => {
-                self.overload.send_replace(overload);
+                self.said.overload.send_replace(overload);
             }
             Reply::Limits(limits) => self.local.learn(limits),
+            Reply::TierAsk { org } => {
+                // Without a listener there is nobody who knows, and the base holds.
+                self.said.tiers.send(org).ok();
+            }
+            Reply::ClientGone { lease } => self.client_gone(lease),
             Reply::Drain => {
                 info!("the governor is draining");
                 self.link = Link::Draining;
@@ -295,7 +320,7 @@ impl Exchange {
             if !self.away && now >= since + self.patience {
                 warn!(requests = self.waiting.len(), "the governor is away: the fallback decides");
                 self.away = true;
-                self.overload.send_replace(Overload::default());
+                self.said.overload.send_replace(Overload::default());
             }
             let due: Vec<u64> =
                 self.waiting.iter().filter(|(_, w)| self.away || w.expired(now)).map(|(t, _)| *t).collect();
@@ -303,9 +328,7 @@ impl Exchange {
                 self.fall_back(ticket, now);
             }
             if self.away {
-                for (slot, reply) in mem::take(&mut self.deferred_moves) {
-                    self.move_away(slot, reply, now);
-                }
+                self.take_up_deferred(now);
             }
         }
         self.publish();
@@ -346,6 +369,7 @@ impl Exchange {
         }
         info!(session = welcome.session, epoch = welcome.epoch, leases = self.held.len(), "connected to the governor");
         self.link = Link::Up;
+        self.version = welcome.version;
         self.welcomed = true;
         self.unserved = None;
         self.away = false;
@@ -353,7 +377,7 @@ impl Exchange {
         let ttl = Duration::from_millis(welcome.lease_ttl_ms.into());
         self.renew_every = RENEW_EVERY.min(ttl / 3).max(Duration::from_millis(10));
         self.renew_at = now + self.renew_every;
-        self.connected.send_replace(true);
+        self.said.connected.send_replace(true);
         self.register(now);
         let tickets: Vec<u64> = self.waiting.keys().copied().collect();
         for ticket in tickets {

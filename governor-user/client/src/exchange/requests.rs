@@ -11,7 +11,8 @@ use governor_common::wire::request::{Acquire, Request};
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::{Exchange, Link, Open, Phase, Waiting, millis};
+use super::{Exchange, Link, Open, Phase, SINCE_TWO, Waiting, millis};
+use crate::ask::Parent;
 use crate::error::Refused;
 use crate::lease::Lease;
 
@@ -27,7 +28,23 @@ impl Exchange {
 
     pub(super) fn send_acquire(&mut self, ticket: u64, now: Instant) {
         let Some(waiting) = self.waiting.get(&ticket) else { return };
-        let message = Request::Acquire(waiting.wire(now, self.max_wait));
+        let parent = match waiting.ask.parent {
+            None => None,
+            // The daemon would take it for new work.
+            Some(parent) if self.version < SINCE_TWO && self.is_hop_of_live(parent) => {
+                return self.begin_hop(ticket, parent, now);
+            }
+            Some(parent) => match self.held.get(&parent.slot()).map(|held| (held.phase, held)) {
+                Some((Phase::Counted, held)) => Some(parent.wire(held.state.wire_id())),
+                // It goes when the parent's id is known.
+                Some((Phase::Unregistered | Phase::Registering, _)) => return,
+                Some((Phase::Uncounted, _)) if self.is_hop_of_live(parent) => {
+                    return self.begin_hop(ticket, parent, now);
+                }
+                Some((Phase::Ending | Phase::Uncounted, _)) | None => None,
+            },
+        };
+        let message = Request::Acquire(Acquire { parent, ..waiting.wire(now, self.max_wait) });
         let request = self.request_id();
         match encode_request(&message, request, &mut self.out) {
             Ok(()) => {
@@ -43,6 +60,22 @@ impl Exchange {
         }
     }
 
+    /// Whether this is one more hop of work that holds a lease, or needs none.
+    pub(super) fn is_hop_of_live(&self, parent: Parent) -> bool {
+        let Parent::Hop { slot } = parent else { return false };
+        self.held.get(&slot).is_some_and(|held| match held.phase {
+            Phase::Counted | Phase::Unregistered | Phase::Registering => true,
+            Phase::Uncounted => held.state.free,
+            Phase::Ending => false,
+        })
+    }
+
+    /// Shares the lease without asking anybody.
+    fn begin_hop(&mut self, ticket: u64, parent: Parent, now: Instant) {
+        let member = self.held.get(&parent.slot()).and_then(|held| held.state.member());
+        self.begin(ticket, 0, member, false, now);
+    }
+
     pub(super) fn cancel(&mut self, ticket: u64) {
         // A ticket that does not wait was answered: if with a lease, that was dropped with the answer.
         let Some(Waiting { request: Some(request), .. }) = self.waiting.remove(&ticket) else { return };
@@ -52,6 +85,9 @@ impl Exchange {
 
     pub(super) fn fall_back(&mut self, ticket: u64, now: Instant) {
         let Some(waiting) = self.waiting.get(&ticket) else { return };
+        if let Some(parent) = waiting.ask.parent.filter(|parent| self.is_hop_of_live(*parent)) {
+            return self.begin_hop(ticket, parent, now);
+        }
         let verdict = self.local.decide(&waiting.ask.wire, self.next_slot, now);
         if let Some(request) = waiting.request {
             // Only a draining daemon still has it.
@@ -91,6 +127,7 @@ impl Exchange {
                 }
                 drop(reply.send(member.ok_or_else(Refused::over)));
             }
+            Some(Open::Resume(slot, _, reply)) => self.resumed(slot, member, reply),
             // It crossed a Cancel on the wire.
             Some(Open::Register(_)) | None => {
                 if grant.lease != 0 {
@@ -117,6 +154,7 @@ impl Exchange {
         match self.open.remove(&request) {
             Some(Open::Acquire(ticket)) => self.answer(ticket, Err(refused)),
             Some(Open::Move(_, reply)) => drop(reply.send(Err(refused))),
+            Some(Open::Resume(_, _, reply)) => drop(reply.send(Err(refused))),
             Some(Open::Register(slots)) => {
                 for slot in slots {
                     if self.held.get(&slot).is_some_and(|held| held.phase == Phase::Ending) {

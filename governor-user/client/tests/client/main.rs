@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod fallback;
+mod idle;
 mod layer;
+mod nested;
 mod peer;
 mod secrecy;
 mod session;

@@ -14,7 +14,7 @@ use super::peer::{Peer, Talk, eventually};
 
 const LEASE: u64 = 0x0001_0000_0000_0001;
 
-async fn held(governor: &Governor, talk: &mut Talk, lease: u64) -> governor_client::Lease {
+pub(super) async fn held(governor: &Governor, talk: &mut Talk, lease: u64) -> governor_client::Lease {
     let (got, ()) = tokio::join!(governor.acquire(AcquireRequest::new("chat")), async {
         let request = talk.acquire().await;
         talk.grant(request, lease, "m1").await;
