@@ -112,6 +112,8 @@ pub struct Acquire {
     pub class: Option<String>,
     /// What goes first under overload.
     pub priority: Priority,
+    /// Kind of traffic by its name in the pool's configuration, for a sub-capacity; an unknown name counts as none.
+    pub traffic: Option<String>,
     /// The running work this request belongs to.
     pub parent: Option<Parent>,
     /// The client's connection as the proxy holds it: the kernel tells when it is gone.
@@ -159,12 +161,13 @@ pub enum Parent {
 }
 
 /// The trust tier of an organisation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierIs {
     /// The organisation.
     pub org: KeyHash,
-    /// Its tier, 0–4; `None` when the look-up failed, which means the base.
-    pub tier: Option<u8>,
+    /// A class by its name in the daemon's configuration, e.g. `tier3`, whose ceiling may raise the one of the org's own
+    /// class; `None` when the look-up failed, which means the base.
+    pub class: Option<String>,
     /// How long this may be believed, in milliseconds.
     pub ttl_ms: u32,
 }
@@ -218,6 +221,10 @@ pub struct HeldLease {
     pub org: Option<KeyHash>,
     /// Plan of the org or key.
     pub class: Option<String>,
+    /// As in [`Acquire::priority`], should it be suspended and resumed.
+    pub priority: Priority,
+    /// Kind of traffic.
+    pub traffic: Option<String>,
     /// Member it runs on, if it was given one.
     pub member: Option<String>,
     /// What kind of work it is.

@@ -83,6 +83,13 @@ impl AcquireRequest {
         self
     }
 
+    /// Kind of traffic, e.g. `media`, by its name in the pool's configuration; one unknown there counts as none.
+    #[must_use]
+    pub fn traffic(mut self, traffic: impl Into<String>) -> Self {
+        self.wire.traffic = Some(traffic.into());
+        self
+    }
+
     /// New upstream work that the holder of `parent` needs: granted, the reserve included, or refused at once; never
     /// parked behind its own parent. A lease that is over is no parent.
     #[must_use]

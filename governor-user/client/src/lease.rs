@@ -332,6 +332,8 @@ impl LeaseState {
             label: self.ask.label.clone(),
             org: self.ask.org,
             class: self.ask.class.clone(),
+            priority: self.ask.priority,
+            traffic: self.ask.traffic.clone(),
             member: self.member().map(|member| member.to_string()),
             kind: self.ask.kind,
             age_ms: u32::try_from(age.as_millis()).unwrap_or(u32::MAX),

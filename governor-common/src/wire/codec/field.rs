@@ -33,7 +33,7 @@ pub(super) mod tag {
     pub(in super::super) const PRIORITY: u16 = 20;
     pub(in super::super) const CHILD_OF: u16 = 21;
     pub(in super::super) const HOP_OF: u16 = 22;
-    pub(in super::super) const TIER: u16 = 23;
+    pub(in super::super) const TRAFFIC: u16 = 23;
     pub(in super::super) const CLIENT: u16 = 24;
     pub(in super::super) const FLAGS: u16 = 25;
 }

@@ -77,9 +77,7 @@ pub fn encode_request(message: &Request, request: u32, buffer: &mut BytesMut) ->
         Request::TierIs(answer) => {
             body.put_u32_le(answer.ttl_ms);
             put_opt_key(body, tag::ORG, Some(answer.org));
-            if let Some(tier) = answer.tier {
-                put_tlv(body, tag::TIER, &[tier]);
-            }
+            put_opt_name(body, tag::CLASS, answer.class.as_deref());
         }
         Request::Ping => {}
     })
@@ -148,10 +146,8 @@ fn put_acquire(body: &mut BytesMut, acquire: &Acquire) {
     put_opt_u32(body, tag::MAX_WAIT_MS, acquire.max_wait_ms);
     put_opt_u32(body, tag::DEADLINE_MS, acquire.deadline_ms);
     put_opt_name(body, tag::CLASS, acquire.class.as_deref());
-    // What an old daemon takes for granted is left out.
-    if acquire.priority != Priority::Normal {
-        put_tlv(body, tag::PRIORITY, &[priority_code(acquire.priority)]);
-    }
+    put_priority(body, acquire.priority);
+    put_opt_name(body, tag::TRAFFIC, acquire.traffic.as_deref());
     match acquire.parent {
         Some(Parent::Child { lease }) => put_tlv(body, tag::CHILD_OF, &lease.to_le_bytes()),
         Some(Parent::Hop { lease }) => put_tlv(body, tag::HOP_OF, &lease.to_le_bytes()),
@@ -176,6 +172,7 @@ fn acquire(mut body: Cursor<'_>) -> Result<Request, Malformed> {
             tag::DEADLINE_MS => acquire.deadline_ms = Some(value.u32()?),
             tag::CLASS => acquire.class = Some(value.name()?),
             tag::PRIORITY => acquire.priority = priority(value.u8()?)?,
+            tag::TRAFFIC => acquire.traffic = Some(value.name()?),
             tag::CHILD_OF => acquire.parent = Some(Parent::Child { lease: value.u64()? }),
             tag::HOP_OF => acquire.parent = Some(Parent::Hop { lease: value.u64()? }),
             tag::CLIENT => acquire.client = Some(client(value.cursor())?),
@@ -261,6 +258,8 @@ fn put_held(body: &mut BytesMut, held: &HeldLease) {
     put_opt_name(body, tag::MEMBER, held.member.as_deref());
     put_opt_key(body, tag::ORG, held.org);
     put_opt_name(body, tag::CLASS, held.class.as_deref());
+    put_priority(body, held.priority);
+    put_opt_name(body, tag::TRAFFIC, held.traffic.as_deref());
     put_client(body, held.client);
     let ends = if held.ends_with_client { ENDS_WITH_CLIENT } else { 0 };
     put_flags(body, ends | if held.suspended { SUSPENDED } else { 0 });
@@ -288,6 +287,8 @@ fn held(mut body: Cursor<'_>) -> Result<HeldLease, Malformed> {
             tag::MEMBER => held.member = Some(value.name()?),
             tag::ORG => held.org = Some(value.key()?),
             tag::CLASS => held.class = Some(value.name()?),
+            tag::PRIORITY => held.priority = priority(value.u8()?)?,
+            tag::TRAFFIC => held.traffic = Some(value.name()?),
             tag::CLIENT => held.client = Some(client(value.cursor())?),
             tag::FLAGS => {
                 let flags = value.u8()?;
@@ -343,17 +344,17 @@ fn resume(mut body: Cursor<'_>) -> Result<Request, Malformed> {
 }
 
 fn tier_is(mut body: Cursor<'_>) -> Result<Request, Malformed> {
-    let (ttl_ms, mut org, mut tier) = (body.u32()?, None, None);
+    let (ttl_ms, mut org, mut class) = (body.u32()?, None, None);
     body.tlvs(|field, value| {
         match field {
             tag::ORG => org = Some(value.key()?),
-            tag::TIER => tier = Some(value.u8()?),
+            tag::CLASS => class = Some(value.name()?),
             _ => {}
         }
         Ok(())
     })?;
     let org = org.ok_or("a tier names no org")?;
-    Ok(Request::TierIs(TierIs { org, tier, ttl_ms }))
+    Ok(Request::TierIs(TierIs { org, class, ttl_ms }))
 }
 
 fn ping(body: Cursor<'_>) -> Result<Request, Malformed> {
@@ -375,6 +376,13 @@ fn kind(code: u8) -> Result<Kind, Malformed> {
         1 => Ok(Kind::Reattach),
         2 => Ok(Kind::Exempt),
         _ => Err("a kind of work is unknown"),
+    }
+}
+
+fn put_priority(body: &mut BytesMut, priority: Priority) {
+    // What a peer takes for granted is left out.
+    if priority != Priority::Normal {
+        put_tlv(body, tag::PRIORITY, &[priority_code(priority)]);
     }
 }
 

@@ -121,7 +121,7 @@ async fn a_daemon_of_version_1_is_told_nothing_it_does_not_know() {
     let lease = held(&governor, &mut talk, LEASE).await;
     let hop = governor.acquire(AcquireRequest::new("chat").hop_of(&lease)).await.unwrap();
     assert_eq!((hop.id(), hop.member()), (0, lease.member()));
-    governor.tier_is(KeyHash([1; 16]), Some(3), Duration::from_secs(1));
+    governor.tier_is(KeyHash([1; 16]), Some("tier3"), Duration::from_secs(1));
     let lease = lease.suspend().resume(None).await.unwrap();
     drop((hop, lease));
     assert_eq!(talk.release().await, [LEASE], "and nothing came before it");
@@ -146,8 +146,8 @@ async fn a_question_for_a_tier_reaches_whoever_listens_and_the_answer_goes_back(
     let org = governor.key(b"acme");
     talk.say(&Reply::TierAsk { org }, 0).await;
     assert_eq!(asks.next().await, Some(org));
-    governor.tier_is(org, Some(3), Duration::from_secs(60));
-    assert_eq!(talk.next().await.0, Request::TierIs(TierIs { org, tier: Some(3), ttl_ms: 60_000 }));
+    governor.tier_is(org, Some("tier3"), Duration::from_secs(60));
+    assert_eq!(talk.next().await.0, Request::TierIs(TierIs { org, class: Some("tier3".into()), ttl_ms: 60_000 }));
     drop(governor);
     drop(talk);
     assert_eq!(asks.next().await, None, "the task has ended with the last handle");

@@ -22,11 +22,16 @@ async fn what_a_request_says_of_itself_is_what_the_daemon_hears() {
         peer: "127.0.0.1:5000".parse().unwrap(),
         cookie: Some(7),
     };
-    let ask = AcquireRequest::new("chat").org(governor.key(b"acme")).class("tier2").priority(Priority::Critical);
+    let ask = AcquireRequest::new("chat")
+        .org(governor.key(b"acme"))
+        .class("tier2")
+        .priority(Priority::Critical)
+        .traffic("media");
     let (lease, ()) = tokio::join!(governor.acquire(ask.client(client).ends_with_client()), async {
         let (acquire, request) = asked(&mut talk).await;
         assert_eq!(acquire.org, Some(governor.key(b"acme")));
         assert_eq!((acquire.class.as_deref(), acquire.priority), (Some("tier2"), Priority::Critical));
+        assert_eq!(acquire.traffic.as_deref(), Some("media"));
         assert_eq!((acquire.client, acquire.ends_with_client, acquire.parent), (Some(client), true, None));
         talk.grant(request, LEASE, "m1").await;
     });

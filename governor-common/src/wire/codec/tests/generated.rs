@@ -77,8 +77,9 @@ fn kind() -> impl Strategy<Value = Kind> {
 fn acquire() -> impl Strategy<Value = Acquire> {
     let who = (name(), option::of(key()), option::of(name()), option::of(key()), option::of(name()));
     let how = (vec(name(), 0..6), option::of(name()), option::of(any::<u32>()), option::of(any::<u32>()), kind());
-    let rank = (option::of(name()), priority(), option::of(parent()), option::of(client()), any::<bool>());
-    (who, how, rank).prop_map(|(who, how, (class, priority, parent, client, ends_with_client))| {
+    let rank =
+        (option::of(name()), priority(), option::of(name()), option::of(parent()), option::of(client()), any::<bool>());
+    (who, how, rank).prop_map(|(who, how, (class, priority, traffic, parent, client, ends_with_client))| {
         let (pool, key, label, org, endpoint) = who;
         let (candidates, sticky, max_wait_ms, deadline_ms, kind) = how;
         Acquire {
@@ -94,6 +95,7 @@ fn acquire() -> impl Strategy<Value = Acquire> {
             kind,
             class,
             priority,
+            traffic,
             parent,
             client,
             ends_with_client,
@@ -130,10 +132,33 @@ fn client() -> impl Strategy<Value = ClientSocket> {
 fn held() -> impl Strategy<Value = HeldLease> {
     let who = (any::<u64>(), name(), option::of(key()), option::of(name()));
     let what = (option::of(name()), kind(), any::<u32>());
-    let more = (option::of(key()), option::of(name()), any::<bool>(), option::of(client()), any::<bool>());
+    let more = (
+        option::of(key()),
+        option::of(name()),
+        priority(),
+        option::of(name()),
+        any::<bool>(),
+        option::of(client()),
+        any::<bool>(),
+    );
     (who, what, more).prop_map(|((lease, pool, key, label), (member, kind, age_ms), more)| {
-        let (org, class, suspended, client, ends_with_client) = more;
-        HeldLease { lease, pool, key, label, org, class, member, kind, age_ms, suspended, client, ends_with_client }
+        let (org, class, priority, traffic, suspended, client, ends_with_client) = more;
+        HeldLease {
+            lease,
+            pool,
+            key,
+            label,
+            org,
+            class,
+            priority,
+            traffic,
+            member,
+            kind,
+            age_ms,
+            suspended,
+            client,
+            ends_with_client,
+        }
     })
 }
 
@@ -152,9 +177,9 @@ fn any_request() -> impl Strategy<Value = Request> {
         any::<u64>().prop_map(|lease| Request::Suspend { lease }),
         (any::<u64>(), option::of(any::<u32>()))
             .prop_map(|(lease, max_wait_ms)| Request::Resume { lease, max_wait_ms }),
-        (key(), option::of(any::<u8>()), any::<u32>()).prop_map(|(org, tier, ttl_ms)| Request::TierIs(TierIs {
+        (key(), option::of(name()), any::<u32>()).prop_map(|(org, class, ttl_ms)| Request::TierIs(TierIs {
             org,
-            tier,
+            class,
             ttl_ms
         })),
         (name(), name(), reset).prop_map(|(pool, member, reset_ms)| {

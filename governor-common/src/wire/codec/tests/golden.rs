@@ -25,6 +25,7 @@ fn every_request_has_its_golden_bytes() {
         pool: "p".into(),
         class: Some("enterprise".into()),
         priority: Priority::Sheddable,
+        traffic: Some("media".into()),
         parent: Some(Parent::Child { lease: 7 }),
         ..Acquire::default()
     };
@@ -81,7 +82,8 @@ fn every_request_has_its_golden_bytes() {
         (Request::Acquire(minimal), r#"11000000 02 00 0000 2a000000 00 0300 0400 "chat""#),
         (
             Request::Acquire(nested),
-            r#"2d000000 02 00 0000 2a000000 00 0300 0100 "p" 1300 0a00 "enterprise" 1400 0100 02
+            r#"36000000 02 00 0000 2a000000 00 0300 0100 "p" 1300 0a00 "enterprise" 1400 0100 02
+               1700 0500 "media"
                1500 0800 0700000000000000"#,
         ),
         (
@@ -125,8 +127,13 @@ fn every_request_has_its_golden_bytes() {
             "18000000 0b 00 0000 2a000000 0300000000000000 0a00 0400 00000000",
         ),
         (
-            Request::TierIs(TierIs { org: KEY, tier: Some(4), ttl_ms: 1000 }),
-            "25000000 0c 00 0000 2a000000 e8030000 0600 1000 abababababababababababababababab 1700 0100 04",
+            Request::TierIs(TierIs { org: KEY, class: None, ttl_ms: 1000 }),
+            "20000000 0c 00 0000 2a000000 e8030000 0600 1000 abababababababababababababababab",
+        ),
+        (
+            Request::TierIs(TierIs { org: KEY, class: Some("tier4".into()), ttl_ms: 1000 }),
+            r#"29000000 0c 00 0000 2a000000 e8030000 0600 1000 abababababababababababababababab
+               1300 0500 "tier4""#,
         ),
     ];
     for (message, golden) in rows {

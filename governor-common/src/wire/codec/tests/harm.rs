@@ -47,7 +47,7 @@ fn a_body_that_is_wrong_is_malformed_and_says_where() {
         ("priority of two bytes", 0x02, vec![0, 3, 0, 1, 0, b'p', 20, 0, 2, 0, 1, 1]),
         ("priority 3", 0x02, vec![0, 3, 0, 1, 0, b'p', 20, 0, 1, 0, 3]),
         ("client socket cut", 0x02, [&[0, 3, 0, 1, 0, b'p', 24, 0, 43, 0], &[0; 43][..]].concat()),
-        ("tier of nobody", 0x0c, vec![0, 0, 0, 0, 23, 0, 1, 0, 2]),
+        ("tier of nobody", 0x0c, vec![0, 0, 0, 0, 19, 0, 1, 0, 2]),
         ("held lease without pool", 0x08, [&[14, 0, 13, 0], &[0; 13][..]].concat()),
     ];
     for (what, kind, body) in rows {
@@ -101,6 +101,8 @@ fn the_fullest_lists_fit_a_frame_and_one_more_does_not() {
         label: Some(name.clone()),
         org: Some(KEY),
         class: Some(name.clone()),
+        priority: Priority::Critical,
+        traffic: Some(name.clone()),
         member: Some(name),
         kind: Kind::Ordinary,
         age_ms: u32::MAX,
