@@ -181,7 +181,9 @@ fn every_crate_is_in_the_map() {
 
 #[test]
 fn every_setting_is_documented() {
-    let keys = setting_keys(&read(&exec::root().join("governor-user/src/config/schema.rs")));
+    let config = exec::root().join("governor-user/src/config");
+    let mut keys = setting_keys(&read(&config.join("schema.rs")), "const SETTINGS");
+    keys.extend(setting_keys(&read(&config.join("schema/entitlements.rs")), "const ROWS"));
     assert!(keys.len() > 20, "the table of settings was not found: {keys:?}");
     let file = read(&exec::root().join("governor-user/dist/governor.toml"));
     let missing: Vec<String> = keys
@@ -195,8 +197,8 @@ fn every_setting_is_documented() {
 }
 
 /// The first string of each row of the table: text before which the row's constructor or `key:` stands.
-fn setting_keys(schema: &str) -> Vec<String> {
-    let table = schema.split_once("pub const SETTINGS").map_or("", |(_, table)| table);
+fn setting_keys(schema: &str, start: &str) -> Vec<String> {
+    let table = schema.split_once(start).map_or("", |(_, table)| table);
     let table = table.split_once("\n];").map_or("", |(table, _)| table);
     let mut keys = Vec::new();
     for start in ["fixed(", "live(", "optional(", "key: "] {

@@ -100,8 +100,8 @@ impl Reader<'_> {
 
     fn name(&mut self, path: &[String]) {
         let named = match path {
-            [section, _] => section == "pools" || section == "cgroups",
-            [section, _, members, _] => section == "pools" && members == "members",
+            [section, _] => ["pools", "cgroups", "classes", "orgs", "keys"].contains(&section.as_str()),
+            [section, _, part, _] => section == "pools" && ["members", "traffic"].contains(&part.as_str()),
             _ => false,
         };
         if named {

@@ -2,7 +2,7 @@
 //! remembers which one did.
 
 use super::file::FileLayer;
-use super::schema::{self, SETTINGS, Setting};
+use super::schema::{self, Setting, settings};
 use super::value::{Raw, Value};
 use super::{Override, Problem};
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,11 +62,11 @@ pub struct Sources<'a> {
 /// Every value that its kind refuses and every variable that names no setting.
 pub fn merge(sources: Sources<'_>, warnings: &mut Vec<String>) -> Result<Settings, Vec<Problem>> {
     let mut problems = Vec::new();
-    let mut settings = Settings::new();
+    let mut effective = Settings::new();
     let mut variables = BTreeMap::new();
     for (path, row) in instances(&sources.file.names) {
-        if let Some(value) = schema::default_of(row) {
-            settings.insert(path.clone(), Effective { value, origin: Origin::BuiltIn, live: row.live });
+        if let Some(value) = schema::default_of(row, &path) {
+            effective.insert(path.clone(), Effective { value, origin: Origin::BuiltIn, live: row.live });
         }
         let variable = schema::variable(&path);
         if let Some(first) = variables.insert(variable.clone(), (path, row))
@@ -82,7 +82,7 @@ pub fn merge(sources: Sources<'_>, warnings: &mut Vec<String>) -> Result<Setting
         let Some(row) = schema::setting(path) else { return };
         match row.kind.parse(raw) {
             Ok(value) => {
-                settings.insert(path.to_vec(), Effective { value, origin, live: row.live });
+                effective.insert(path.to_vec(), Effective { value, origin, live: row.live });
             }
             Err(why) => problems.push(Problem::new(place, format!("{}: {why}", path.join(".")))),
         }
@@ -114,7 +114,7 @@ pub fn merge(sources: Sources<'_>, warnings: &mut Vec<String>) -> Result<Setting
     for variable in sources.environment.keys().filter(|name| !variables.contains_key(*name) && in_a_section(name)) {
         problems.push(unknown_variable(variable, variables.keys()));
     }
-    if problems.is_empty() { Ok(settings) } else { Err(problems) }
+    if problems.is_empty() { Ok(effective) } else { Err(problems) }
 }
 
 /// Splits a dotted key into its path; names the operator chose may contain dots themselves.
@@ -126,7 +126,7 @@ pub fn split(key: &str, names: &BTreeSet<Vec<String>>) -> Option<Vec<String>> {
 /// Every concrete key: each row of the schema with `*` replaced by each name.
 fn instances(names: &BTreeSet<Vec<String>>) -> Vec<(Vec<String>, &'static Setting)> {
     let mut all = Vec::new();
-    for row in SETTINGS {
+    for row in settings() {
         let parts: Vec<&str> = row.key.split('.').collect();
         let Some(last) = parts.iter().rposition(|part| *part == "*") else {
             all.push((parts.iter().map(|part| (*part).to_owned()).collect(), row));
@@ -145,7 +145,7 @@ fn instances(names: &BTreeSet<Vec<String>>) -> Vec<(Vec<String>, &'static Settin
 
 /// Whether a variable claims to be a setting: other `GOVERNOR_` variables belong to the tools around the daemon.
 fn in_a_section(variable: &str) -> bool {
-    let sections: BTreeSet<&str> = SETTINGS.iter().filter_map(|row| row.key.split('.').next()).collect();
+    let sections: BTreeSet<&str> = settings().filter_map(|row| row.key.split('.').next()).collect();
     sections.iter().any(|section| variable.starts_with(&format!("GOVERNOR_{}_", section.to_ascii_uppercase())))
 }
 

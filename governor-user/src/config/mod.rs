@@ -85,7 +85,8 @@ impl Base {
                 .map_err(|source| ConfigError::Unreadable { path: file_name.clone(), source })?,
             None => String::new(),
         };
-        let file = file::parse(&file_name, &text).map_err(ConfigError::Invalid)?;
+        let mut file = file::parse(&file_name, &text).map_err(ConfigError::Invalid)?;
+        file.names.extend(schema::built_in_names());
         let environment = environment.filter(|(name, _)| name.starts_with("GOVERNOR_")).collect();
         Ok(Self { file_name, file, environment })
     }

@@ -1,13 +1,18 @@
 //! From effective settings to the structs the daemon obeys. Checks what no single value can know: combinations that
 //! cannot hold together.
 
+mod entitlements;
+mod pools;
+mod reader;
+
 use super::Problem;
-use super::layers::{Effective, Origin, Settings};
+use super::layers::Settings;
 use super::value::Value;
 use crate::kernel::pin::PinOptions;
 use crate::kernel::view::Tier;
-use governor_engine::policy::{FairShare, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
-use std::collections::{BTreeMap, BTreeSet};
+use governor_engine::policy::{NodePolicy, Policy};
+use reader::Reader;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -104,26 +109,37 @@ pub fn resolve(
     names: &BTreeSet<Vec<String>>,
     warnings: &mut Vec<String>,
 ) -> Result<Config, Vec<Problem>> {
-    let by_key = settings.iter().map(|(path, effective)| (path.join("."), effective)).collect();
-    let mut reader = Reader { by_key, problems: Vec::new() };
+    let mut reader = Reader::new(settings);
+    let policy = Policy {
+        node: node(&mut reader),
+        pools: pools::pools(&mut reader, names, warnings),
+        classes: entitlements::classes(&mut reader, names),
+        orgs: entitlements::orgs(&mut reader, names),
+        keys: entitlements::keys(&mut reader, names),
+    };
+    entitlements::check(&mut reader, names, &policy, warnings);
     let config = Config {
         daemon: daemon(&mut reader),
         kernel: kernel(&mut reader),
         overload: overload(&mut reader),
         cgroups: cgroups(&mut reader, names),
-        policy: Policy {
-            node: NodePolicy {
-                cap: reader.integer("node.cap"),
-                max_parked: reader.integer("node.max_parked"),
-                lease_ttl: reader.duration("node.lease_ttl"),
-                session_grace: reader.duration("node.session_grace"),
-                ..NodePolicy::default()
-            },
-            pools: pools(&mut reader, names, warnings),
-            ..Policy::default()
-        },
+        policy,
     };
     if reader.problems.is_empty() { Ok(config) } else { Err(reader.problems) }
+}
+
+fn node(reader: &mut Reader<'_>) -> NodePolicy {
+    let class = reader.text("node.default_class");
+    NodePolicy {
+        cap: reader.integer("node.cap"),
+        max_parked: reader.integer("node.max_parked"),
+        lease_ttl: reader.duration("node.lease_ttl"),
+        session_grace: reader.duration("node.session_grace"),
+        reclaim_grace: reader.duration("node.reclaim_grace"),
+        caps_mode: reader.act("node.caps_mode"),
+        shed_mode: reader.act("node.shed_mode"),
+        default_class: (!class.is_empty()).then_some(class),
+    }
 }
 
 fn daemon(reader: &mut Reader<'_>) -> DaemonConfig {
@@ -207,144 +223,13 @@ fn cgroups(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> Vec<Cgroup
     ceilings
 }
 
-fn pools(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>, warnings: &mut Vec<String>) -> Vec<PoolPolicy> {
-    let mut pools = Vec::new();
-    for name in names.iter().filter(|name| name.len() == 2 && name[0] == "pools").map(|name| &name[1]) {
-        let key = |leaf: &str| format!("pools.{name}.{leaf}");
-        let members: Vec<MemberPolicy> = names
-            .iter()
-            .filter(|path| path.len() == 4 && path[0] == "pools" && path[1] == *name)
-            .map(|path| member(reader, name, &path[3]))
-            .collect();
-        if members.is_empty() {
-            warnings.push(format!("pool \"{name}\" has no members: its gate is inactive, every request passes"));
-        }
-        let exhausted_status = match reader.integer(&key("exhausted_status")) {
-            529 => 529,
-            other => {
-                if other != 429 {
-                    reader.problem(&key("exhausted_status"), format!("expected 429 or 529, found {other}"));
-                }
-                429
-            }
-        };
-        pools.push(PoolPolicy {
-            name: name.clone(),
-            members,
-            fair_share: match (reader.value(&key("fair_share")), reader.value(&key("headroom"))) {
-                (Some(Value::FairShare(FairShare::MaxMin { .. })), Some(Value::Headroom(headroom))) => {
-                    FairShare::MaxMin { headroom: *headroom }
-                }
-                (Some(Value::FairShare(rule)), _) => *rule,
-                _ => FairShare::Off,
-            },
-            mode: match reader.value(&key("fair_share_mode")) {
-                Some(Value::Mode(mode)) => *mode,
-                _ => Mode::Observe,
-            },
-            min_guarantee: reader.integer(&key("min_guarantee")),
-            max_wait: reader.duration(&key("park.max_wait")),
-            max_parked_per_key: reader.integer(&key("park.max_per_key")),
-            exhausted_status,
-            rate_limited_cooldown: reader.duration(&key("cooldown.rate_limited")),
-            overloaded_cooldown: reader.duration(&key("cooldown.overloaded")),
-            ..PoolPolicy::default()
-        });
-    }
-    pools
-}
-
-fn member(reader: &mut Reader<'_>, pool: &str, name: &str) -> MemberPolicy {
-    let key = |leaf: &str| format!("pools.{pool}.members.{name}.{leaf}");
-    let (slots, reserve) = (reader.integer(&key("slots")), reader.integer(&key("reserve")));
-    if reserve > slots && slots > 0 {
-        reader.problem(&key("reserve"), format!("a reserve of {reserve} does not fit into {slots} slots"));
-    }
-    MemberPolicy {
-        name: name.to_owned(),
-        slots,
-        reserve,
-        draining: matches!(reader.value(&key("draining")), Some(Value::Bool(true))),
-    }
-}
-
-/// Typed access to settings whose presence and kind the schema guarantees.
-struct Reader<'a> {
-    /// By dotted key: joined once, because every setting is looked up by it.
-    by_key: BTreeMap<String, &'a Effective>,
-    problems: Vec<Problem>,
-}
-
-impl Reader<'_> {
-    fn find(&self, key: &str) -> Option<&Effective> {
-        self.by_key.get(key).copied()
-    }
-
-    fn value(&self, key: &str) -> Option<&Value> {
-        self.find(key).map(|effective| &effective.value)
-    }
-
-    fn integer(&self, key: &str) -> u32 {
-        match self.value(key) {
-            Some(Value::Integer(value)) => *value,
-            _ => 0,
-        }
-    }
-
-    fn duration(&self, key: &str) -> Duration {
-        match self.value(key) {
-            Some(Value::Duration(value)) => *value,
-            _ => Duration::ZERO,
-        }
-    }
-
-    fn text(&self, key: &str) -> String {
-        match self.value(key) {
-            Some(Value::Text(text)) => text.clone(),
-            _ => String::new(),
-        }
-    }
-
-    fn mode(&self, key: &str) -> u32 {
-        match self.value(key) {
-            Some(Value::FileMode(mode)) => *mode,
-            _ => 0o600,
-        }
-    }
-
-    fn list(&self, key: &str) -> Vec<String> {
-        match self.value(key) {
-            Some(Value::List(words)) => words.clone(),
-            _ => Vec::new(),
-        }
-    }
-
-    fn range(&mut self, lo: &str, hi: &str) -> (u32, u32) {
-        let range = (self.integer(lo), self.integer(hi));
-        if range.0 >= range.1 {
-            self.problem(lo, format!("{} is not below {hi} = {}", range.0, range.1));
-        }
-        range
-    }
-
-    fn problem(&mut self, key: &str, message: String) {
-        let place = match self.find(key).map(|effective| &effective.origin) {
-            Some(Origin::File { place }) => place.clone(),
-            Some(Origin::Environment { variable }) => variable.clone(),
-            Some(Origin::Override { .. }) => "override".to_owned(),
-            Some(Origin::BuiltIn) | None => "configuration".to_owned(),
-        };
-        self.problems.push(Problem::new(place, format!("{key}: {message}")));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::config::Base;
     use governor_engine::policy::{FairShare, Headroom};
     use std::io::Write;
 
-    fn load(text: &str) -> Result<crate::config::Loaded, String> {
+    pub(super) fn load(text: &str) -> Result<crate::config::Loaded, String> {
         let mut file = tempfile::Builder::new().prefix("governor").suffix(".toml").tempfile().unwrap();
         file.write_all(text.as_bytes()).unwrap();
         Base::read(Some(file.path()), std::iter::empty())

@@ -1,8 +1,12 @@
 //! The table of every setting: its key, form, default and meaning. The file parser, the environment, `config --origin`,
 //! the generated `governor.toml` and the run-time overrides all read this one table; nothing else knows a key.
 
-use super::value::{Kind, Raw};
+mod entitlements;
+
+use super::value::{Kind, Raw, Value};
 use governor_common::abi::MAX_LISTENERS;
+
+pub(super) use entitlements::built_in_names;
 
 /// One row.
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +35,19 @@ const fn optional(key: &'static str, kind: Kind, doc: &'static str) -> Setting {
     Setting { key, kind, default: None, live: false, doc }
 }
 
+const fn live_optional(key: &'static str, kind: Kind, doc: &'static str) -> Setting {
+    Setting { key, kind, default: None, live: true, doc }
+}
+
 const COUNT: Kind = Kind::Integer { min: 0, max: 1_000_000 };
 const PERMILLE: Kind = Kind::Integer { min: 0, max: 1000 };
 
 /// Every setting, in the order of the generated file.
-pub const SETTINGS: &[Setting] = &[
+pub fn settings() -> impl Iterator<Item = &'static Setting> {
+    SETTINGS.iter().chain(entitlements::ROWS)
+}
+
+const SETTINGS: &[Setting] = &[
     fixed("daemon.socket", Kind::Text, "/run/governor/proxy.sock", "Unix socket that proxies connect to."),
     fixed("daemon.socket_mode", Kind::FileMode, "0660", "File mode of the proxy socket, octal."),
     fixed("daemon.socket_group", Kind::Text, "", "Group of the proxy socket; empty leaves the daemon's own."),
@@ -97,6 +109,25 @@ pub const SETTINGS: &[Setting] = &[
         "5s",
         "How long leases outlive a broken connection whose process may still live.",
     ),
+    live(
+        "node.reclaim_grace",
+        Kind::Duration { min_ms: 0 },
+        "10s",
+        "How long a lease that ends with its client outlives the client's connection.",
+    ),
+    live(
+        "node.caps_mode",
+        Kind::Mode,
+        "observe",
+        "Whether caps of keys, orgs and classes refuse (429) or only record what they would have refused.",
+    ),
+    live(
+        "node.shed_mode",
+        Kind::Mode,
+        "observe",
+        "Whether the overload level refuses (529: sheddable requests from high on, normal ones when overloaded) or only records.",
+    ),
+    live("node.default_class", Kind::Text, "", "Class of requests that name none; empty: none."),
     fixed(
         "kernel.tier",
         Kind::Choice(&["auto", "tracepoint", "netlink", "procfs"]),
@@ -199,6 +230,12 @@ pub const SETTINGS: &[Setting] = &[
         "10s",
         "Cool-down of a member that answered 529 or failed in transport.",
     ),
+    live(
+        "pools.*.traffic.*.slots",
+        COUNT,
+        "0",
+        "Slots of the pool that this kind of traffic may hold at most (media, say); 0 is no limit.",
+    ),
     live("pools.*.members.*.slots", COUNT, "8", "Slots the member has; 0 switches the member off."),
     live("pools.*.members.*.reserve", COUNT, "1", "Slots kept for re-attaching to running sessions."),
     live("pools.*.members.*.draining", Kind::Bool, "false", "Takes no new request; what runs goes on."),
@@ -207,13 +244,13 @@ pub const SETTINGS: &[Setting] = &[
 /// The row a dotted key belongs to.
 #[must_use]
 pub fn setting(path: &[String]) -> Option<&'static Setting> {
-    SETTINGS.iter().find(|row| matches(row.key, path))
+    settings().find(|row| matches(row.key, path))
 }
 
 /// Whether some key goes on below this path.
 #[must_use]
 pub fn is_section(path: &[String]) -> bool {
-    SETTINGS.iter().any(|row| {
+    settings().any(|row| {
         let mut pattern = row.key.split('.');
         path.iter().all(|part| pattern.next().is_some_and(|want| want == "*" || want == part))
             && pattern.next().is_some()
@@ -224,8 +261,7 @@ pub fn is_section(path: &[String]) -> bool {
 #[must_use]
 pub fn nearest(path: &[String]) -> Option<String> {
     let (wrong, parents) = path.split_last()?;
-    let mut names: Vec<&str> = SETTINGS
-        .iter()
+    let mut names: Vec<&str> = settings()
         .filter_map(|row| {
             let parts: Vec<&str> = row.key.split('.').collect();
             let same_parents = parents.iter().zip(&parts).all(|(have, want)| *want == "*" || have == want);
@@ -243,10 +279,12 @@ pub fn nearest(path: &[String]) -> Option<String> {
         .map(|(_, name)| name.to_owned())
 }
 
-/// The built-in value of a row.
+/// The built-in value of a row at this path.
 #[must_use]
-pub fn default_of(row: &Setting) -> Option<super::value::Value> {
-    row.default.map(|text| row.kind.parse(&Raw::Bare(text.to_owned())).expect("defaults parse: tested below"))
+pub fn default_of(row: &Setting, path: &[String]) -> Option<Value> {
+    let text = row.default.map(|text| Raw::Bare(text.to_owned()));
+    let value = text.map(|text| row.kind.parse(&text).expect("defaults parse: tested below"));
+    value.or_else(|| entitlements::built_in(path))
 }
 
 /// The environment variable of a dotted key: `GOVERNOR_` and the key in capitals, every other character as `_`.
@@ -274,7 +312,7 @@ mod tests {
     #[test]
     fn every_default_is_valid_and_every_key_is_unique() {
         let mut seen = std::collections::BTreeSet::new();
-        for row in SETTINGS {
+        for row in settings() {
             assert!(seen.insert(row.key), "{} stands twice", row.key);
             if let Some(text) = row.default {
                 row.kind.parse(&Raw::Bare(text.to_owned())).unwrap_or_else(|why| panic!("{}: {why}", row.key));

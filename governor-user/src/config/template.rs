@@ -1,7 +1,18 @@
 //! The commented default `governor.toml`, generated from the schema so that it cannot fall behind it.
 
-use super::schema::{SETTINGS, variable};
+use super::schema::{settings, variable};
 use super::value::Kind;
+
+/// What stands for the names an operator chooses.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("pools.*", "pools.chat"),
+    ("members.*", "members.acct-01"),
+    ("traffic.*", "traffic.media"),
+    ("cgroups.*", "cgroups.\"/system.slice/gateway.service\""),
+    ("classes.*", "classes.tier0"),
+    ("orgs.*", "orgs.acme"),
+    ("keys.*", "keys.batch"),
+];
 
 /// The text of the default configuration file.
 #[must_use]
@@ -11,12 +22,8 @@ pub fn default_file() -> String {
          # Each key can also be set by the environment variable named beside it.\n",
     );
     let mut section = String::new();
-    for row in SETTINGS {
-        let key = row.key.replacen("pools.*", "pools.chat", 1).replacen("members.*", "members.acct-01", 1).replacen(
-            "cgroups.*",
-            "cgroups.\"/system.slice/gateway.service\"",
-            1,
-        );
+    for row in settings() {
+        let key = EXAMPLES.iter().fold(row.key.to_owned(), |key, (any, one)| key.replacen(any, one, 1));
         let (table, leaf) = key.rsplit_once('.').unwrap_or(("", &key));
         if table != section {
             table.clone_into(&mut section);
@@ -25,15 +32,26 @@ pub fn default_file() -> String {
         }
         let parts: Vec<String> = row.key.replace('*', "NAME").split('.').map(str::to_owned).collect();
         out.push_str(&format!("# {} ({})\n", row.doc, variable(&parts)));
-        out.push_str(&format!("# {leaf} = {}\n", written(row.kind, row.default.unwrap_or_default())));
+        let value = row.default.unwrap_or_else(|| example(row.kind, leaf));
+        out.push_str(&format!("# {leaf} = {}\n", written(row.kind, value)));
     }
     out
+}
+
+/// A value for a setting without a default.
+fn example(kind: Kind, leaf: &str) -> &'static str {
+    match (kind, leaf) {
+        (Kind::Identity, _) => "0123456789abcdef0123456789abcdef",
+        (_, "cap") => "100",
+        (_, "weight") => "1",
+        (_, "floor") => "0",
+        _ => "1000",
+    }
 }
 
 /// A default as TOML writes it.
 fn written(kind: Kind, text: &str) -> String {
     match kind {
-        Kind::Integer { .. } if text.is_empty() => "1000".to_owned(),
         Kind::Bool | Kind::Integer { .. } => text.to_owned(),
         Kind::List => "[]".to_owned(),
         Kind::Duration { .. }
@@ -43,6 +61,7 @@ fn written(kind: Kind, text: &str) -> String {
         | Kind::Listen
         | Kind::FairShare
         | Kind::Headroom
+        | Kind::Identity
         | Kind::Mode => format!("\"{text}\""),
     }
 }
@@ -75,6 +94,6 @@ mod tests {
             })
             .collect();
         let layer = super::super::file::parse("default", &on).unwrap();
-        assert_eq!(layer.entries.len(), SETTINGS.len());
+        assert_eq!(layer.entries.len(), settings().count());
     }
 }

@@ -38,6 +38,8 @@ pub enum Kind {
     Headroom,
     /// `observe` or `enforce`.
     Mode,
+    /// Keyed hash of an org or key: 32 hexadecimal digits.
+    Identity,
 }
 
 /// A setting's value.
@@ -63,6 +65,8 @@ pub enum Value {
     Headroom(Headroom),
     /// See [`Kind::Mode`].
     Mode(Mode),
+    /// See [`Kind::Identity`].
+    Identity(u128),
 }
 
 /// A value as a layer wrote it, before its kind is known.
@@ -134,6 +138,9 @@ impl Kind {
                 Some("enforce") => Ok(Value::Mode(Mode::Enforce)),
                 _ => Err(format!("expected \"observe\" or \"enforce\", found {raw}")),
             },
+            Self::Identity => text(raw).and_then(identity).map(Value::Identity).ok_or_else(|| {
+                format!("expected 32 hexadecimal digits in quotes, as governorctl keys shows them, found {raw}")
+            }),
         }
     }
 }
@@ -154,7 +161,8 @@ impl Value {
             | Self::Listen(_)
             | Self::FairShare(FairShare::Off | FairShare::MaxMin { .. })
             | Self::Headroom(Headroom::PerMille(_))
-            | Self::Mode(_) => self.to_string().into(),
+            | Self::Mode(_)
+            | Self::Identity(_) => self.to_string().into(),
         }
     }
 }
@@ -177,6 +185,7 @@ impl core::fmt::Display for Value {
                 (whole, 0) => write!(f, "{whole}%"),
                 (whole, tenth) => write!(f, "{whole}.{tenth}%"),
             },
+            Self::Identity(hash) => write!(f, "{hash:032x}"),
             Self::Mode(Mode::Observe) => f.write_str("observe"),
             Self::Mode(Mode::Enforce) => f.write_str("enforce"),
         }
@@ -250,6 +259,13 @@ pub fn format_duration(value: Duration) -> String {
         }
     }
     out
+}
+
+/// The keyed hash that 32 hexadecimal digits stand for.
+#[must_use]
+pub fn identity(digits: &str) -> Option<u128> {
+    let plain = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    plain.then(|| u128::from_str_radix(digits, 16).ok()).flatten()
 }
 
 /// Text of a quoted or bare value.

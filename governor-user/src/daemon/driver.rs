@@ -7,6 +7,7 @@ use super::clock;
 use super::demand::Demand;
 use super::journal::{Entry, Journal};
 use super::labels::Labels;
+use super::translate;
 use super::view::View;
 use crate::config::{CgroupCeiling, OverloadConfig};
 use crate::kernel::view::Observation;
@@ -128,6 +129,8 @@ pub(super) struct Session {
     pub(super) outbox: Option<Outbox>,
     /// Known after `Hello`.
     pub(super) name: Option<String>,
+    /// Of the protocol.
+    pub(super) version: u16,
 }
 
 /// The state.
@@ -138,6 +141,8 @@ pub struct Driver {
     pub(super) journal: Journal,
     pub(super) labels: Labels,
     pub(super) level: LevelMachine,
+    /// The same over what may shed work: the level the engine acts by.
+    pub(super) shedding: LevelMachine,
     pub(super) evidence: Evidence,
     pub(super) limits: Limits,
     /// Something happened that may change the limits: they are worked out anew before the loop rests.
@@ -155,12 +160,14 @@ impl Driver {
             parts.engine.handle_input(Input::Bypass { on: true }, now);
         }
         let level = LevelMachine::new(parts.overload.hold);
+        let shedding = level.clone();
         Self {
             parts,
             sessions: BTreeMap::new(),
             journal: Journal::default(),
             labels: Labels::default(),
             level,
+            shedding,
             evidence: Evidence::default(),
             limits: Limits::default(),
             limits_stale: true,
@@ -207,7 +214,7 @@ impl Driver {
     pub fn handle(&mut self, message: Message, now: Instant) {
         match message {
             Message::Opened { session, peer, outbox } => {
-                self.sessions.insert(session, Session { peer, outbox: Some(outbox), name: None });
+                self.sessions.insert(session, Session { peer, outbox: Some(outbox), name: None, version: 1 });
             }
             Message::Requests { session, requests } => {
                 for (id, request) in requests {
@@ -258,6 +265,10 @@ impl Driver {
                 "overload level changed"
             );
             self.broadcast(&Reply::Overload(overload));
+        }
+        if self.shedding.update(self.evidence.shedding, false, now) {
+            let level = translate::level(self.shedding.level());
+            self.parts.engine.handle_input(Input::OverloadChanged { level }, now);
         }
     }
 

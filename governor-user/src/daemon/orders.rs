@@ -5,6 +5,7 @@ use super::driver::Driver;
 use super::journal::Entry;
 use super::translate;
 use governor_common::wire::reply::{Limits, PoolLimits, Reply};
+use governor_engine::id::SessionId;
 use governor_engine::io::{Decision, Output};
 
 impl Driver {
@@ -46,10 +47,22 @@ impl Driver {
                 tracing::info!(session = session.0, lease = lease.0, ?reason, "lease revoked");
                 self.send(session, 0, &Reply::Revoke { lease: lease.0, reason: translate::revoke(reason) });
             }
-            // No surface flags a lease or names a class yet: neither comes.
-            Output::ClientGone { .. } | Output::TierAsk { .. } => {}
+            Output::ClientGone { session, lease } => {
+                self.send_since_two(session, &Reply::ClientGone { lease: lease.0 });
+            }
+            Output::TierAsk { session, org } => {
+                tracing::debug!(session = session.0, org = %translate::org_hash(org), "tier asked for");
+                self.send_since_two(session, &Reply::TierAsk { org: translate::org_hash(org) });
+            }
             // Only `register` asks, and it takes its answers itself.
             Output::Registered { .. } => {}
+        }
+    }
+
+    /// Says what sessions of protocol version 1 know nothing of.
+    fn send_since_two(&self, session: SessionId, reply: &Reply) {
+        if self.sessions.get(&session).is_some_and(|state| state.version >= 2) {
+            self.send(session, 0, reply);
         }
     }
 

@@ -3,11 +3,17 @@
 use super::clock;
 use super::driver::{Driver, FLUSH_EVERY};
 use governor_engine::id::{KeyId, LeaseId, SessionId};
-use governor_engine::io::{Acquire, Grant};
+use governor_engine::io::{Acquire, Grant, Parent};
 use governor_engine::time::Instant;
 
 impl Driver {
     pub(super) fn note_asked(&mut self, ask: &Acquire, pool: &str, now: Instant) {
+        // A hop is work that was asked for already.
+        if let Some(Parent::Hop(lease)) = ask.parent
+            && self.parts.engine.holder(lease) == Some(ask.session)
+        {
+            return;
+        }
         self.open_segment(now);
         self.parts.demand.asked(ask, pool, now);
     }

@@ -7,7 +7,7 @@ use governor_common::wire::VERSION;
 use governor_common::wire::reply::{ErrorCode, Level, Reply, Welcome};
 use governor_common::wire::request::{HeldLease, Hello, Request};
 use governor_engine::id::{KeyId, LeaseId, RequestId, SessionId};
-use governor_engine::io::{Input, Output};
+use governor_engine::io::{Acquire, Input, Output};
 use governor_engine::time::{Duration, Instant};
 
 impl Driver {
@@ -65,6 +65,20 @@ impl Driver {
                 }
             }
             Request::Register { leases } => self.register(session, id, &leases, now),
+            Request::Suspend { lease } => {
+                let lease = LeaseId(lease);
+                if self.parts.engine.holder(lease) == Some(session) {
+                    self.note_ended(lease, now);
+                }
+                self.parts.engine.handle_input(Input::Suspend { session, lease }, now);
+            }
+            Request::Resume { lease, max_wait_ms } => {
+                self.resume(session, RequestId(id), LeaseId(lease), max_wait_ms, now)
+            }
+            Request::TierIs(told) => {
+                let input = translate::tier(&self.parts.engine, &told);
+                self.parts.engine.handle_input(input, now);
+            }
             Request::Ping => self.send(session, id, &Reply::Pong),
         }
     }
@@ -85,6 +99,7 @@ impl Driver {
                 "session opened"
             );
             state.name = Some(hello.name.clone());
+            state.version = hello.version.min(VERSION);
         }
         self.parts.engine.handle_input(Input::SessionOpened { session }, now);
         let welcome = Welcome {
@@ -104,6 +119,19 @@ impl Driver {
         if self.stop_by.is_some() {
             self.send(session, 0, &Reply::Drain);
         }
+    }
+
+    /// What runs again is demand like any other.
+    fn resume(&mut self, session: SessionId, request: RequestId, lease: LeaseId, wait: Option<u32>, now: Instant) {
+        let engine = &self.parts.engine;
+        let pool = engine.pool_of(lease).filter(|_| engine.holder(lease) == Some(session));
+        if let Some(pool) = pool {
+            let name = engine.pool_name(pool).unwrap_or_default().to_owned();
+            let max_wait = wait.map(|ms| Duration::from_millis(ms.into()));
+            let asked = Acquire { session, request, pool, key: engine.key_of(lease), max_wait, ..Acquire::default() };
+            self.note_asked(&asked, &name, now);
+        }
+        self.parts.engine.handle_input(Input::Resume { session, request, lease }, now);
     }
 
     fn refuse(&self, session: SessionId, id: u32, message: &str) {

@@ -6,8 +6,10 @@ use governor_common::wire::KeyHash;
 use governor_common::wire::reply::{self, Reply};
 use governor_common::wire::request;
 use governor_engine::Engine;
-use governor_engine::id::{KeyId, LeaseId, MemberId, PoolId, RequestId, SessionId};
-use governor_engine::io::{Acquire, Grant, Held, Input, Kind, MemberNews, Origin, Reason, RejectReason, RevokeReason};
+use governor_engine::id::{KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId};
+use governor_engine::io::{
+    Acquire, Grant, Held, Input, Kind, Level, MemberNews, Origin, Parent, Priority, Reason, RejectReason, RevokeReason,
+};
 use governor_engine::time::{Duration, Instant};
 
 /// An `Acquire` with its names resolved.
@@ -35,8 +37,24 @@ pub fn acquire(
         max_wait: asked.max_wait_ms.map(duration),
         deadline: asked.deadline_ms.map(|ms| now.after(duration(ms))),
         kind: kind(asked.kind),
-        ..Acquire::default()
+        org: asked.org.map(org),
+        // What is not configured is none: a proxy may be ahead of the configuration.
+        class: asked.class.as_ref().and_then(|name| engine.class_id(name)),
+        priority: priority(asked.priority),
+        traffic: asked.traffic.as_ref().and_then(|name| engine.traffic_id(pool, name)),
+        parent: asked.parent.map(|parent| match parent {
+            request::Parent::Child { lease } => Parent::Child(LeaseId(lease)),
+            request::Parent::Hop { lease } => Parent::Hop(LeaseId(lease)),
+        }),
+        ends_with_client: asked.ends_with_client,
     })
+}
+
+/// The tier of an org.
+#[must_use]
+pub fn tier(engine: &Engine, told: &request::TierIs) -> Input {
+    let class = told.class.as_ref().and_then(|name| engine.class_id(name));
+    Input::TierIs { org: org(told.org), class, ttl: duration(told.ttl_ms) }
 }
 
 /// A report about a member; `None` if there is no such member.
@@ -65,7 +83,12 @@ pub fn held(engine: &Engine, session: SessionId, lease: &request::HeldLease) -> 
         member: lease.member.as_ref().and_then(|name| engine.member_id(pool, name)),
         kind: kind(lease.kind),
         age: duration(lease.age_ms),
-        ..Held::default()
+        org: lease.org.map(org),
+        class: lease.class.as_ref().and_then(|name| engine.class_id(name)),
+        priority: priority(lease.priority),
+        traffic: lease.traffic.as_ref().and_then(|name| engine.traffic_id(pool, name)),
+        ends_with_client: lease.ends_with_client,
+        suspended: lease.suspended,
     })
 }
 
@@ -166,7 +189,7 @@ pub fn reject(why: RejectReason) -> &'static str {
         RejectReason::UnknownMember => "a candidate or sticky member is not in the pool",
         RejectReason::DuplicateRequest => "this request id is still unanswered",
         RejectReason::ReattachWithoutMember => "a re-attach names the member of its running session",
-        RejectReason::NoSuchLease => "this session holds no such lease, or it was already moved",
+        RejectReason::NoSuchLease => "this session holds no such lease, or not in the state this needs",
         RejectReason::ClientGone => "its client is gone",
     }
 }
@@ -175,8 +198,8 @@ pub fn reject(why: RejectReason) -> &'static str {
 #[must_use]
 pub fn revoke(reason: RevokeReason) -> reply::RevokeReason {
     match reason {
-        // No lease is flagged for it yet, and older clients would not know the word.
-        RevokeReason::Expired | RevokeReason::Reclaimed => reply::RevokeReason::Expired,
+        RevokeReason::Expired => reply::RevokeReason::Expired,
+        RevokeReason::Reclaimed => reply::RevokeReason::Reclaimed,
         RevokeReason::Operator => reply::RevokeReason::Operator,
         RevokeReason::PoolGone => reply::RevokeReason::PoolGone,
         RevokeReason::Unknown => reply::RevokeReason::Unknown,
@@ -195,8 +218,58 @@ pub fn hash(key: KeyId) -> KeyHash {
     KeyHash(key.0.to_be_bytes())
 }
 
+/// An org as proxies know it.
+#[must_use]
+pub fn org_hash(org: OrgId) -> KeyHash {
+    KeyHash(org.0.to_be_bytes())
+}
+
+/// The level as the engine is told of it.
+#[must_use]
+pub fn level(level: reply::Level) -> Level {
+    match level {
+        reply::Level::Normal => Level::Normal,
+        reply::Level::Elevated => Level::Elevated,
+        reply::Level::High => Level::High,
+        reply::Level::Overloaded => Level::Overloaded,
+    }
+}
+
+/// Stable name of a level.
+#[must_use]
+pub fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::Normal => "normal",
+        Level::Elevated => "elevated",
+        Level::High => "high",
+        Level::Overloaded => "overloaded",
+    }
+}
+
+/// Stable name of a priority.
+#[must_use]
+pub fn priority_name(priority: Priority) -> &'static str {
+    match priority {
+        Priority::Critical => "critical",
+        Priority::Normal => "normal",
+        Priority::Sheddable => "sheddable",
+    }
+}
+
 fn key(hash: KeyHash) -> KeyId {
     KeyId(u128::from_be_bytes(hash.0))
+}
+
+fn org(hash: KeyHash) -> OrgId {
+    OrgId(u128::from_be_bytes(hash.0))
+}
+
+fn priority(priority: request::Priority) -> Priority {
+    match priority {
+        request::Priority::Critical => Priority::Critical,
+        request::Priority::Normal => Priority::Normal,
+        request::Priority::Sheddable => Priority::Sheddable,
+    }
 }
 
 fn kind(kind: request::Kind) -> Kind {

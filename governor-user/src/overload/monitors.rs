@@ -18,13 +18,22 @@ pub struct Evidence {
     pub causes: u32,
     /// A queue is full now: enter levels at once.
     pub urgent: bool,
+    /// Maximum over the monitors that may cost admitted work its slot, 0–1000 ‰. A full accept queue in front of an idle
+    /// proxy asks for a longer backlog, not for refusals.
+    pub shedding: u16,
 }
+
+/// Causes that may shed work.
+const SHEDDING: u32 = cause::NODE_IN_FLIGHT;
 
 impl Evidence {
     fn add(&mut self, bit: u32, pressure: u16) {
         if pressure > 0 {
             self.causes |= bit;
             self.pressure = self.pressure.max(pressure);
+            if bit & SHEDDING != 0 {
+                self.shedding = self.shedding.max(pressure);
+            }
         }
     }
 }
@@ -168,6 +177,7 @@ mod tests {
         ];
         let evidence = pressure(group, &[], &[7]);
         assert_eq!((evidence.pressure, evidence.causes), (1000, cause::ACCEPT_FILL));
+        assert_eq!(evidence.shedding, 0, "a longer backlog would help, refusals would not");
     }
 
     #[test]
@@ -192,5 +202,10 @@ mod tests {
         let weigh =
             |counted| assess(&config(&[]), &[], &Observation::default(), &BTreeSet::new(), (counted, 1000)).pressure;
         assert_eq!((weigh(800), weigh(900), weigh(1000)), (0, 500, 1000));
+        assert_eq!(
+            assess(&config(&[]), &[], &Observation::default(), &BTreeSet::new(), (900, 1000)).shedding,
+            500,
+            "it is the node's own work"
+        );
     }
 }

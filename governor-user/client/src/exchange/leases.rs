@@ -34,6 +34,8 @@ impl Exchange {
         // A hop whose work is over by now was given a slot of its own, and an id with it.
         let shares = waiting.ask.parent.filter(|parent| id == 0 && self.is_hop_of_live(*parent)).map(Parent::slot);
         let free = kind == Kind::Exempt || shares.is_some();
+        let shared = shares.and_then(|slot| self.held.get(&slot)).and_then(|held| held.state.member());
+        let member = member.or(shared);
         let state = LeaseState::begin(Beginning {
             slot: self.next_slot,
             id,

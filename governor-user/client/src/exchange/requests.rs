@@ -32,14 +32,14 @@ impl Exchange {
             None => None,
             // The daemon would take it for new work.
             Some(parent) if self.version < SINCE_TWO && self.is_hop_of_live(parent) => {
-                return self.begin_hop(ticket, parent, now);
+                return self.begin_hop(ticket, now);
             }
             Some(parent) => match self.held.get(&parent.slot()).map(|held| (held.phase, held)) {
                 Some((Phase::Counted, held)) => Some(parent.wire(held.state.wire_id())),
                 // It goes when the parent's id is known.
                 Some((Phase::Unregistered | Phase::Registering, _)) => return,
                 Some((Phase::Uncounted, _)) if self.is_hop_of_live(parent) => {
-                    return self.begin_hop(ticket, parent, now);
+                    return self.begin_hop(ticket, now);
                 }
                 Some((Phase::Ending | Phase::Uncounted, _)) | None => None,
             },
@@ -71,9 +71,8 @@ impl Exchange {
     }
 
     /// Shares the lease without asking anybody.
-    fn begin_hop(&mut self, ticket: u64, parent: Parent, now: Instant) {
-        let member = self.held.get(&parent.slot()).and_then(|held| held.state.member());
-        self.begin(ticket, 0, member, false, now);
+    fn begin_hop(&mut self, ticket: u64, now: Instant) {
+        self.begin(ticket, 0, None, false, now);
     }
 
     pub(super) fn cancel(&mut self, ticket: u64) {
@@ -85,8 +84,8 @@ impl Exchange {
 
     pub(super) fn fall_back(&mut self, ticket: u64, now: Instant) {
         let Some(waiting) = self.waiting.get(&ticket) else { return };
-        if let Some(parent) = waiting.ask.parent.filter(|parent| self.is_hop_of_live(*parent)) {
-            return self.begin_hop(ticket, parent, now);
+        if waiting.ask.parent.is_some_and(|parent| self.is_hop_of_live(parent)) {
+            return self.begin_hop(ticket, now);
         }
         let verdict = self.local.decide(&waiting.ask.wire, self.next_slot, now);
         if let Some(request) = waiting.request {

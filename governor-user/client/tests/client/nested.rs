@@ -1,7 +1,7 @@
 //! Children and hops: requests that belong to running work.
 
 use governor_client::{AcquireRequest, ClientSocket, Priority};
-use governor_common::wire::reply::Reply;
+use governor_common::wire::reply::{Grant, Reply};
 use governor_common::wire::request::{Acquire, Parent, Request};
 
 use super::peer::{Peer, Talk};
@@ -50,9 +50,10 @@ async fn a_child_names_its_parent_and_a_hop_releases_nothing() {
     let (hop, ()) = tokio::join!(governor.acquire(AcquireRequest::new("chat").hop_of(&parent)), async {
         let (acquire, request) = asked(&mut talk).await;
         assert_eq!(acquire.parent, Some(Parent::Hop { lease: LEASE }));
-        talk.grant(request, 0, "m1").await;
+        talk.say(&Reply::Grant(Grant { lease: 0, member: None, waited_ms: 0 }), request).await;
     });
     let hop = hop.unwrap();
+    assert_eq!((hop.id(), hop.member()), (0, parent.member()));
     let (grandchild, ()) = tokio::join!(governor.acquire(AcquireRequest::new("chat").child_of(&hop)), async {
         let (acquire, request) = asked(&mut talk).await;
         assert_eq!(acquire.parent, Some(Parent::Child { lease: LEASE }), "a hop's work is its parent's");

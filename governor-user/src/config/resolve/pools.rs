@@ -1,0 +1,99 @@
+//! Pools with their members and kinds of traffic.
+
+use super::reader::Reader;
+use crate::config::value::Value;
+use governor_engine::policy::{FairShare, MemberPolicy, PoolPolicy, TrafficPolicy};
+use std::collections::BTreeSet;
+
+pub(super) fn pools(
+    reader: &mut Reader<'_>,
+    names: &BTreeSet<Vec<String>>,
+    warnings: &mut Vec<String>,
+) -> Vec<PoolPolicy> {
+    let mut pools = Vec::new();
+    for name in names.iter().filter(|name| name.len() == 2 && name[0] == "pools").map(|name| &name[1]) {
+        let key = |leaf: &str| format!("pools.{name}.{leaf}");
+        let members: Vec<MemberPolicy> = names
+            .iter()
+            .filter(|path| path.len() == 4 && path[0] == "pools" && path[1] == *name && path[2] == "members")
+            .map(|path| member(reader, name, &path[3]))
+            .collect();
+        if members.is_empty() {
+            warnings.push(format!("pool \"{name}\" has no members: its gate is inactive, every request passes"));
+        }
+        let traffic = traffic(reader, name, names, &members, warnings);
+        let exhausted_status = match reader.integer(&key("exhausted_status")) {
+            529 => 529,
+            other => {
+                if other != 429 {
+                    reader.problem(&key("exhausted_status"), format!("expected 429 or 529, found {other}"));
+                }
+                429
+            }
+        };
+        pools.push(PoolPolicy {
+            name: name.clone(),
+            members,
+            fair_share: match (reader.value(&key("fair_share")), reader.value(&key("headroom"))) {
+                (Some(Value::FairShare(FairShare::MaxMin { .. })), Some(Value::Headroom(headroom))) => {
+                    FairShare::MaxMin { headroom: *headroom }
+                }
+                (Some(Value::FairShare(rule)), _) => *rule,
+                _ => FairShare::Off,
+            },
+            mode: reader.act(&key("fair_share_mode")),
+            min_guarantee: reader.integer(&key("min_guarantee")),
+            max_wait: reader.duration(&key("park.max_wait")),
+            max_parked_per_key: reader.integer(&key("park.max_per_key")),
+            exhausted_status,
+            rate_limited_cooldown: reader.duration(&key("cooldown.rate_limited")),
+            overloaded_cooldown: reader.duration(&key("cooldown.overloaded")),
+            traffic,
+        });
+    }
+    pools
+}
+
+fn traffic(
+    reader: &Reader<'_>,
+    pool: &str,
+    names: &BTreeSet<Vec<String>>,
+    members: &[MemberPolicy],
+    warnings: &mut Vec<String>,
+) -> Vec<TrafficPolicy> {
+    let capacity = capacity(members);
+    let kinds = names.iter().filter(
+        |path| matches!(&path[..], [pools, name, kind, _] if pools == "pools" && name == pool && kind == "traffic"),
+    );
+    kinds
+        .map(|path| {
+            let key = format!("{}.slots", path.join("."));
+            let slots = reader.integer(&key);
+            if u64::from(slots) > capacity && capacity > 0 {
+                warnings.push(format!("{key} = {slots} limits nothing: the pool has {capacity} ordinary slots"));
+            }
+            TrafficPolicy { name: path[3].clone(), slots }
+        })
+        .collect()
+}
+
+/// Ordinary slots of these members when all of them are up.
+pub(super) fn capacity(members: &[MemberPolicy]) -> u64 {
+    let of =
+        |member: &MemberPolicy| if member.slots == 0 { 0 } else { member.slots.saturating_sub(member.reserve).max(1) };
+    members.iter().map(|member| u64::from(of(member))).sum()
+}
+
+fn member(reader: &mut Reader<'_>, pool: &str, name: &str) -> MemberPolicy {
+    let key = |leaf: &str| format!("pools.{pool}.members.{name}.{leaf}");
+    let (slots, reserve) = (reader.integer(&key("slots")), reader.integer(&key("reserve")));
+    if reserve > slots && slots > 0 {
+        reader.problem(&key("reserve"), format!("a reserve of {reserve} does not fit into {slots} slots"));
+    }
+    MemberPolicy {
+        name: name.to_owned(),
+        slots,
+        reserve,
+        draining: matches!(reader.value(&key("draining")), Some(Value::Bool(true))),
+    }
+}
