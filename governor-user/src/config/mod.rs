@@ -10,7 +10,7 @@ pub mod template;
 pub mod value;
 
 pub use overrides::Override;
-pub use resolve::{CgroupCeiling, Config, DaemonConfig, KernelConfig, OverloadConfig};
+pub use resolve::{CgroupCeiling, Config, DaemonConfig, KernelConfig, Names, OverloadConfig};
 
 use file::FileLayer;
 use layers::{Settings, Sources};

@@ -10,9 +10,10 @@ use super::layers::Settings;
 use super::value::Value;
 use crate::kernel::pin::PinOptions;
 use crate::kernel::view::Tier;
+use governor_engine::id::{KeyId, OrgId};
 use governor_engine::policy::{NodePolicy, Policy};
 use reader::Reader;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,6 +31,25 @@ pub struct Config {
     pub cgroups: Vec<CgroupCeiling>,
     /// What the engine obeys.
     pub policy: Policy,
+    /// What the operator calls the orgs and keys that have settings.
+    pub names: Names,
+}
+
+/// Names of orgs and keys by their keyed hashes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Of orgs.
+    pub orgs: BTreeMap<OrgId, String>,
+    /// Of keys.
+    pub keys: BTreeMap<KeyId, String>,
+}
+
+impl Names {
+    /// The key of this name.
+    #[must_use]
+    pub fn key(&self, name: &str) -> Option<KeyId> {
+        self.keys.iter().find(|(_, known)| *known == name).map(|(key, _)| *key)
+    }
 }
 
 /// Sockets, folders, stop.
@@ -117,6 +137,7 @@ pub fn resolve(
         orgs: entitlements::orgs(&mut reader, names),
         keys: entitlements::keys(&mut reader, names),
     };
+    let named = entitlements::names(&reader, names);
     entitlements::check(&mut reader, names, &policy, warnings);
     let config = Config {
         daemon: daemon(&mut reader),
@@ -124,6 +145,7 @@ pub fn resolve(
         overload: overload(&mut reader),
         cgroups: cgroups(&mut reader, names),
         policy,
+        names: named,
     };
     if reader.problems.is_empty() { Ok(config) } else { Err(reader.problems) }
 }

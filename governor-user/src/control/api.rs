@@ -16,6 +16,10 @@
 //! | `GET /v1/config` | | array of [`ConfigEntry`] |
 //! | `PUT /v1/settings/{key}` | [`Setting`] | [`SettingChange`] |
 //! | `DELETE /v1/settings/{key}` | | [`SettingChange`] |
+//! | `GET /v1/overrides` | | array of [`KeyOverride`] |
+//! | `PUT /v1/overrides/{key}` | [`KeyOverrideRequest`] | [`KeyOverrideChange`] |
+//! | `DELETE /v1/overrides/{key}` | | [`KeyOverrideChange`] |
+//! | `GET /v1/events` | [`EventsQuery`] | array of [`Event`], oldest first |
 //! | `POST /v1/bypass` | [`BypassRequest`] | [`Bypass`] |
 //! | `GET /v1/doctor` | | array of [`Check`] |
 //!
@@ -25,6 +29,7 @@
 
 mod admission;
 mod decisions;
+mod keys;
 mod settings;
 
 pub use crate::kernel::view::{
@@ -34,6 +39,7 @@ pub use crate::kernel::view::{
 };
 pub use admission::{FairShare, Key, KeysQuery, Lease, LeasesQuery, Member, MemberState, Mode, Pool, WouldHave};
 pub use decisions::{Advice, AdviceQuery, Decision, Numbers, Outcome, PoolAdvice, SettingAdvice};
+pub use keys::{Event, EventsQuery, KeyOverride, KeyOverrideChange, KeyOverrideRequest, KeySetting};
 use serde::{Deserialize, Serialize};
 pub use settings::{BypassRequest, ConfigEntry, Origin, Setting, SettingChange};
 

@@ -4,5 +4,6 @@ mod advice;
 pub mod api;
 pub mod doctor;
 pub mod explain;
+mod keys;
 pub mod server;
 pub mod views;

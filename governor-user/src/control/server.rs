@@ -1,8 +1,9 @@
 //! The control server: HTTP over a Unix socket. Reading needs the socket's mode, writing needs root or the daemon's own
 //! user, as the kernel tells it.
 
-use super::{advice, api, views};
+use super::{advice, api, keys, views};
 use crate::daemon::archive;
+use crate::daemon::audit::event;
 use crate::daemon::clock;
 use crate::daemon::demand;
 use crate::daemon::handle::Handle;
@@ -19,8 +20,8 @@ use axum::serve::IncomingStream;
 use axum::{Json, Router};
 use tokio::net::UnixListener;
 
-/// Longest bypass that ends by itself: a year.
-const LONGEST_BYPASS: u64 = 366 * 86_400;
+/// Longest bypass or override that ends by itself: a year.
+pub(super) const LONGEST: u64 = 366 * 86_400;
 
 /// Who asks; `None` if the kernel would not say.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +48,9 @@ pub fn routes(handle: Handle) -> Router {
         .route("/v1/advise", get(advise))
         .route("/v1/config", get(config))
         .route("/v1/settings/{key}", put(set).delete(unset))
+        .route("/v1/overrides", get(keys::list))
+        .route("/v1/overrides/{key}", put(keys::set).delete(keys::clear))
+        .route("/v1/events", get(keys::events))
         .route("/v1/bypass", post(bypass))
         .route("/v1/doctor", get(doctor))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "no such route") })
@@ -54,26 +58,26 @@ pub fn routes(handle: Handle) -> Router {
         .with_state(handle)
 }
 
-type Answer<T> = Result<Json<T>, Problem>;
+pub(super) type Answer<T> = Result<Json<T>, Problem>;
 
 /// A refusal on its way out.
 #[derive(Debug)]
-struct Problem {
+pub(super) struct Problem {
     status: StatusCode,
     failure: api::Failure,
 }
 
 impl Problem {
-    fn new(status: StatusCode, error: impl Into<String>) -> Self {
+    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
         Self { status, failure: api::Failure { error: error.into(), hint: None } }
     }
 
-    fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.failure.hint = Some(hint.into());
         self
     }
 
-    fn stopping() -> Self {
+    pub(super) fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping")
     }
 }
@@ -261,7 +265,8 @@ async fn change(handle: &Handle, caller: Caller, key: &str, value: Option<&str>)
     // Kept first: what was promised must survive a crash between the two.
     settings.keep(change)?;
     handle.obey(policy).await.ok_or_else(Problem::stopping)?;
-    tracing::warn!(key, value, by, previous = %answer.previous, "setting changed");
+    let action = if value.is_some() { "set" } else { "unset" };
+    handle.record(event(&by, action, key, &answer.previous, &answer.value, None)).await;
     Ok(Json(answer))
 }
 
@@ -272,12 +277,13 @@ async fn bypass(
 ) -> Answer<api::Bypass> {
     let Json(request) = body?;
     let by = writer(caller)?;
-    if request.for_seconds.is_some_and(|seconds| seconds == 0 || seconds > LONGEST_BYPASS) {
+    if request.for_seconds.is_some_and(|seconds| seconds == 0 || seconds > LONGEST) {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "a bypass lasts from one second to 366 days"));
     }
     let kept = handle.bypass(request.on, request.for_seconds).await.ok_or_else(Problem::stopping)?;
     kept.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")))?;
-    tracing::warn!(on = request.on, by, "bypass ordered");
+    let (before, after) = if request.on { ("off", "on") } else { ("on", "off") };
+    handle.record(event(&by, "bypass", "", &before, &after, None)).await;
     let view = handle.view().await.ok_or_else(Problem::stopping)?;
     Ok(Json(views::bypass(&view)))
 }
@@ -289,7 +295,7 @@ async fn doctor(State(handle): State<Handle>) -> Answer<Vec<api::Check>> {
 }
 
 /// Names the caller if it may write.
-fn writer(caller: Caller) -> Result<String, Problem> {
+pub(super) fn writer(caller: Caller) -> Result<String, Problem> {
     let own = rustix::process::geteuid().as_raw();
     match caller.0 {
         Some(peer) if peer.uid == 0 || peer.uid == own => Ok(format!("uid {}", peer.uid)),

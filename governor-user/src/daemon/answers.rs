@@ -28,6 +28,11 @@ impl Driver {
                 }
                 drop(answer.send(kept));
             }
+            Ask::KeyOverrides(answer) => drop(answer.send(self.list_key_overrides())),
+            Ask::Key { name, order, by, answer } => {
+                drop(answer.send(self.order_key(&name, order.as_ref(), &by, now)));
+            }
+            Ask::Record(event) => self.parts.audit.record(&event),
         }
     }
 
@@ -55,10 +60,14 @@ impl Driver {
             bypass_remaining: self.parts.bypass.remaining(wall),
             draining: self.stop_by.is_some(),
             node: self.parts.policy.node.clone(),
-            records: [("decisions", Some(self.parts.archive.health())), ("demand", self.parts.demand.health())]
-                .into_iter()
-                .filter_map(|(kind, health)| Some((kind, health?)))
-                .collect(),
+            records: [
+                ("decisions", Some(self.parts.archive.health())),
+                ("demand", self.parts.demand.health()),
+                ("events", Some(self.parts.audit.health())),
+            ]
+            .into_iter()
+            .filter_map(|(kind, health)| Some((kind, health?)))
+            .collect(),
         }
     }
 }

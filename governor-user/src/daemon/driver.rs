@@ -2,14 +2,18 @@
 //! sends messages here. A panic in it is a crash on purpose: restart and registration repair it.
 
 use super::archive::Archive;
+use super::audit::{Audit, ITSELF, event};
 use super::bypass::Bypass;
 use super::clock;
 use super::demand::Demand;
 use super::journal::{Entry, Journal};
+use super::key_orders::KeyRefused;
+use super::key_overrides::KeyOverrides;
 use super::labels::Labels;
 use super::translate;
 use super::view::View;
 use crate::config::{CgroupCeiling, OverloadConfig};
+use crate::control::api;
 use crate::kernel::view::Observation;
 use crate::metrics::Recorder;
 use crate::overload::{Evidence, LevelMachine, assess};
@@ -97,6 +101,21 @@ pub enum Ask {
         /// Whether the switch could be kept.
         answer: oneshot::Sender<anyhow::Result<()>>,
     },
+    /// Every override of a key.
+    KeyOverrides(oneshot::Sender<Vec<api::KeyOverride>>),
+    /// Set or take away the override of a key.
+    Key {
+        /// Its keyed hash or label.
+        name: String,
+        /// What to set; `None`: take it away.
+        order: Option<api::KeyOverrideRequest>,
+        /// Who orders it.
+        by: String,
+        /// What came of it.
+        answer: oneshot::Sender<Result<api::KeyOverrideChange, KeyRefused>>,
+    },
+    /// Somebody changed something elsewhere.
+    Record(Box<api::Event>),
 }
 
 /// What the driver is made of.
@@ -108,8 +127,12 @@ pub struct Parts {
     pub epoch: u16,
     /// The bypass switch as it was left.
     pub bypass: Bypass,
+    /// What operators set for single keys, as it was left.
+    pub key_overrides: KeyOverrides,
     /// Where decisions outlive the process.
     pub archive: Archive,
+    /// Where changes do.
+    pub audit: Audit,
     /// Where demand is recorded for `advise`.
     pub demand: Demand,
     /// When the level rises.
@@ -161,7 +184,7 @@ impl Driver {
         }
         let level = LevelMachine::new(parts.overload.hold);
         let shedding = level.clone();
-        Self {
+        let mut driver = Self {
             parts,
             sessions: BTreeMap::new(),
             journal: Journal::default(),
@@ -173,7 +196,9 @@ impl Driver {
             limits_stale: true,
             stop_by: None,
             flush_by: None,
-        }
+        };
+        driver.restore_key_overrides(now);
+        driver
     }
 
     /// Runs until a stop is over or every sender is gone.
@@ -280,8 +305,12 @@ impl Driver {
             self.limits_stale = true;
         }
         if self.parts.engine.is_bypassed() && !self.parts.bypass.is_on(clock::wall_seconds()) {
-            tracing::info!("bypass ended by itself");
+            self.parts.audit.record(&event(ITSELF, "bypass", "", &"on", &"off", None));
             self.parts.engine.handle_input(Input::Bypass { on: false }, now);
+        }
+        let wall = clock::wall_seconds();
+        if self.parts.key_overrides.next_end().is_some_and(|end| end <= wall) {
+            self.expire_key_overrides(wall);
         }
         self.deliver();
         self.forget_ended_sessions(now);
@@ -294,7 +323,14 @@ impl Driver {
             let wall = clock::wall_seconds();
             self.parts.bypass.remaining(wall).map(|left| clock::now().after(Duration::from_secs(left)))
         });
-        [self.parts.engine.poll_timeout(), bypass.flatten(), self.stop_by, self.flush_by].into_iter().flatten().min()
+        let key = self.parts.key_overrides.next_end().map(|end| {
+            let left = Duration::from_secs(end.saturating_sub(clock::wall_seconds()));
+            clock::now().after(left)
+        });
+        [self.parts.engine.poll_timeout(), bypass.flatten(), key, self.stop_by, self.flush_by]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn is_over(&self, now: Instant) -> bool {

@@ -3,8 +3,10 @@
 
 use super::driver::{Ask, Message};
 use super::journal::Entry;
+use super::key_orders::KeyRefused;
 use super::settings::Settings;
 use super::view::View;
+use crate::control::api;
 use crate::kernel::view::Observation;
 use crate::metrics::Recorder;
 use governor_engine::policy::Policy;
@@ -59,6 +61,26 @@ impl Handle {
     /// Switches the bypass.
     pub async fn bypass(&self, on: bool, for_seconds: Option<u64>) -> Option<anyhow::Result<()>> {
         self.ask(|answer| Ask::Bypass { on, for_seconds, answer }).await
+    }
+
+    /// Every override of a key.
+    pub async fn key_overrides(&self) -> Option<Vec<api::KeyOverride>> {
+        self.ask(Ask::KeyOverrides).await
+    }
+
+    /// Sets or takes away the override of a key.
+    pub async fn order_key(
+        &self,
+        name: String,
+        order: Option<api::KeyOverrideRequest>,
+        by: String,
+    ) -> Option<Result<api::KeyOverrideChange, KeyRefused>> {
+        self.ask(|answer| Ask::Key { name, order, by, answer }).await
+    }
+
+    /// Keeps a record of a change. A driver that is gone keeps none.
+    pub async fn record(&self, event: api::Event) {
+        self.driver.send(Message::Ask(Ask::Record(Box::new(event)))).await.ok();
     }
 
     /// The newest observation.

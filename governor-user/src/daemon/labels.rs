@@ -29,6 +29,12 @@ impl Labels {
         }
     }
 
+    /// The keys of this name.
+    #[must_use]
+    pub fn called(&self, name: &str) -> Vec<KeyId> {
+        self.0.iter().filter(|(_, label)| *label == name).map(|(key, _)| *key).collect()
+    }
+
     /// What a key is called.
     #[must_use]
     pub fn of(&self, key: KeyId) -> Option<&str> {

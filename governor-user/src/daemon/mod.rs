@@ -9,12 +9,15 @@
 
 mod answers;
 pub mod archive;
+pub mod audit;
 pub mod bypass;
 pub mod clock;
 pub mod demand;
 pub mod driver;
 pub mod handle;
 pub mod journal;
+pub mod key_orders;
+pub mod key_overrides;
 pub mod labels;
 mod orders;
 mod recording;
@@ -33,6 +36,7 @@ use crate::proxy::peer::{Allowed, Peer};
 use crate::proxy::session;
 use anyhow::{Context, Result};
 use archive::Archive;
+use audit::Audit;
 use bypass::Bypass;
 use demand::Demand;
 use driver::{Driver, Message, Parts};
@@ -41,6 +45,7 @@ use governor_common::wire::reply::{ErrorCode, Reply};
 use governor_engine::Engine;
 use governor_engine::id::SessionId;
 use handle::Handle;
+use key_overrides::KeyOverrides;
 use settings::Settings;
 use std::cell::Cell;
 use std::fs::File;
@@ -93,7 +98,9 @@ pub async fn run(settings: Settings) -> Result<()> {
         engine: Engine::new(config.policy.clone(), epoch)?,
         epoch,
         bypass: Bypass::load(&daemon.state_dir)?,
+        key_overrides: KeyOverrides::load(&daemon.state_dir)?,
         archive: Archive::open(&daemon.state_dir),
+        audit: Audit::open(&daemon.state_dir),
         demand: Demand::open(&daemon.state_dir, daemon.record_bytes),
         overload: config.overload.clone(),
         ceilings: config.cgroups.clone(),

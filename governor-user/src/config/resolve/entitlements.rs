@@ -1,5 +1,6 @@
 //! Classes, orgs and keys, and the guarantees no pool can keep.
 
+use super::Names;
 use super::pools::capacity;
 use super::reader::Reader;
 use crate::config::value::Value;
@@ -33,6 +34,17 @@ pub(super) fn keys(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> Ve
             Some(KeyPolicy { key: KeyId(id), entitlement: entitlement(reader, "keys", name) })
         })
         .collect()
+}
+
+/// What the operator calls them.
+pub(super) fn names(reader: &Reader<'_>, names: &BTreeSet<Vec<String>>) -> Names {
+    let id = |section: &str, name: &str| match reader.value(&format!("{section}.{name}.id")) {
+        Some(Value::Identity(id)) => Some(*id),
+        _ => None,
+    };
+    let orgs = named(names, "orgs").filter_map(|name| Some((OrgId(id("orgs", name)?), name.clone())));
+    let keys = named(names, "keys").filter_map(|name| Some((KeyId(id("keys", name)?), name.clone())));
+    Names { orgs: orgs.collect(), keys: keys.collect() }
 }
 
 /// Guarantees that cannot hold: in a pool that keeps floors, none is above its capacity, nor are all of them together.

@@ -1,0 +1,107 @@
+//! What operators set for single keys, and the record of their changes.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What an override sets; `null` leaves a field to the configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeySetting {
+    /// Requests on the node at most; 0 is no cap.
+    #[serde(default)]
+    pub cap: Option<u32>,
+    /// Weight of its share.
+    #[serde(default)]
+    pub weight: Option<u32>,
+    /// Slots of a pool it gets whenever one is free.
+    #[serde(default)]
+    pub floor: Option<u32>,
+    /// Every request of the key is refused.
+    #[serde(default)]
+    pub suspend: bool,
+}
+
+/// Asks for an override of a key. It replaces the one there is, if there is one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyOverrideRequest {
+    /// Requests on the node at most; 0 is no cap.
+    #[serde(default)]
+    pub cap: Option<u32>,
+    /// Weight of its share, 1 to 10,000.
+    #[serde(default)]
+    pub weight: Option<u32>,
+    /// Slots of a pool it gets whenever one is free.
+    #[serde(default)]
+    pub floor: Option<u32>,
+    /// Refuse every request of the key.
+    #[serde(default)]
+    pub suspend: bool,
+    /// End by itself after so many seconds; `null` or absent means without end.
+    #[serde(default)]
+    pub for_seconds: Option<u64>,
+    /// Why, for whoever comes after.
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+/// An override of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyOverride {
+    /// The keyed hash, 32 hexadecimal digits.
+    pub key: String,
+    /// What the proxy calls it, if it says.
+    pub label: Option<String>,
+    /// What is set.
+    #[serde(flatten)]
+    pub setting: KeySetting,
+    /// Seconds until it ends by itself; `null` without end.
+    pub remaining_seconds: Option<u64>,
+    /// Why, in the operator's words.
+    pub reason: Option<String>,
+    /// Who set it.
+    pub set_by: String,
+    /// When, RFC 3339.
+    pub set_at: String,
+}
+
+/// An override was set or taken away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyOverrideChange {
+    /// The keyed hash, 32 hexadecimal digits.
+    pub key: String,
+    /// What the proxy calls it, if it says.
+    pub label: Option<String>,
+    /// What held before.
+    pub before: Option<KeyOverride>,
+    /// What holds now.
+    pub after: Option<KeyOverride>,
+}
+
+/// Which events `GET /v1/events` answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventsQuery {
+    /// Of the last so many seconds.
+    pub last_seconds: u64,
+}
+
+/// A change an operator made, or that came by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, RFC 3339.
+    pub at: String,
+    /// When, in seconds since 1970.
+    pub at_seconds: u64,
+    /// Who; `governord` where something ended by itself.
+    pub by: String,
+    /// What was done: `set`, `unset`, `bypass`, `key` (override set), `key-clear` or `key-expired`.
+    pub action: String,
+    /// To what: a setting's or a key's name; empty for the bypass.
+    pub subject: String,
+    /// How it was.
+    pub before: Value,
+    /// How it is.
+    pub after: Value,
+    /// Why, where somebody said so.
+    pub reason: Option<String>,
+}

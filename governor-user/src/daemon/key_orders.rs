@@ -1,0 +1,162 @@
+//! Orders for single keys: which key is meant, whether it can be, and everything that must know of it: the file, the
+//! engine, the audit.
+
+use super::audit::{ITSELF, event};
+use super::clock;
+use super::driver::Driver;
+use super::key_overrides::{KeyOverride, digits};
+use crate::config::value::identity;
+use crate::control::api::{self, KeySetting};
+use governor_engine::id::KeyId;
+use governor_engine::io::Input;
+use governor_engine::time::Instant;
+
+/// Characters of a reason at most.
+const LONGEST_REASON: usize = 500;
+
+/// Why an order for a key is not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyRefused {
+    /// Neither a keyed hash nor the label of a key.
+    #[error("no key is called \"{name}\"")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// Several keys have this label.
+    #[error("{} keys are called \"{name}\"", keys.len())]
+    Ambiguous {
+        /// What was asked for.
+        name: String,
+        /// Their keyed hashes.
+        keys: Vec<String>,
+    },
+    /// Nothing to take away.
+    #[error("key {key} has no override")]
+    NotOverridden {
+        /// The keyed hash.
+        key: String,
+    },
+    /// What is asked for contradicts itself or sets nothing.
+    #[error("{0}")]
+    Invalid(String),
+    /// It could not be kept.
+    #[error("{0:#}")]
+    NotKept(anyhow::Error),
+}
+
+impl Driver {
+    /// Tells the engine what was set before it was made.
+    pub(super) fn restore_key_overrides(&mut self, now: Instant) {
+        let wall = clock::wall_seconds();
+        self.expire_key_overrides(wall);
+        let kept = self.parts.key_overrides.iter().map(|(key, kept)| (key, kept.to_engine(now, wall)));
+        for (key, with) in kept.collect::<Vec<_>>() {
+            self.parts.engine.handle_input(Input::Override { key, with: Some(with) }, now);
+        }
+    }
+
+    /// Sets (`Some`) or takes away (`None`) the override of a key, by its hash or label.
+    pub(super) fn order_key(
+        &mut self,
+        name: &str,
+        order: Option<&api::KeyOverrideRequest>,
+        by: &str,
+        now: Instant,
+    ) -> Result<api::KeyOverrideChange, KeyRefused> {
+        let key = self.key_called(name)?;
+        let wall = clock::wall_seconds();
+        let before = self.parts.key_overrides.of(key).cloned();
+        let label = self.labels.of(key).map(str::to_owned).or_else(|| before.as_ref()?.label.clone());
+        let with = order.map(|order| made(key, label.clone(), order, by, wall)).transpose()?;
+        if let Some(with) = &with {
+            with.to_engine(now, wall).check().map_err(|error| KeyRefused::Invalid(error.to_string()))?;
+        } else if before.is_none() {
+            return Err(KeyRefused::NotOverridden { key: digits(key) });
+        }
+        // Kept first: what was promised must survive a crash between the two.
+        self.parts.key_overrides.set(key, with.clone()).map_err(KeyRefused::NotKept)?;
+        let told = with.as_ref().map(|with| with.to_engine(now, wall));
+        self.parts.engine.handle_input(Input::Override { key, with: told }, now);
+        let change = api::KeyOverrideChange {
+            key: digits(key),
+            label,
+            before: before.as_ref().map(|kept| shown(kept, wall)),
+            after: with.as_ref().map(|kept| shown(kept, wall)),
+        };
+        let action = if with.is_some() { "key" } else { "key-clear" };
+        let reason = with.and_then(|with| with.reason);
+        self.parts.audit.record(&event(by, action, &digits(key), &change.before, &change.after, reason));
+        Ok(change)
+    }
+
+    /// Every override that holds.
+    pub(super) fn list_key_overrides(&self) -> Vec<api::KeyOverride> {
+        let wall = clock::wall_seconds();
+        let kept = self.parts.key_overrides.iter();
+        kept.filter(|(_, kept)| kept.until.is_none_or(|until| until > wall))
+            .map(|(_, kept)| shown(kept, wall))
+            .collect()
+    }
+
+    /// The engine ends overrides by its own timer; here they leave the file and enter the audit.
+    pub(super) fn expire_key_overrides(&mut self, wall: u64) {
+        for gone in self.parts.key_overrides.expire(wall) {
+            let before = Some(shown(&gone, wall));
+            let after = None::<api::KeyOverride>;
+            self.parts.audit.record(&event(ITSELF, "key-expired", &gone.key, &before, &after, gone.reason));
+        }
+    }
+
+    fn key_called(&self, name: &str) -> Result<KeyId, KeyRefused> {
+        if let Some(hash) = identity(name) {
+            return Ok(KeyId(hash));
+        }
+        match self.labels.called(name)[..] {
+            [] => Err(KeyRefused::Unknown { name: name.to_owned() }),
+            [key] => Ok(key),
+            ref several => Err(KeyRefused::Ambiguous {
+                name: name.to_owned(),
+                keys: several.iter().map(|key| digits(*key)).collect(),
+            }),
+        }
+    }
+}
+
+fn made(
+    key: KeyId,
+    label: Option<String>,
+    order: &api::KeyOverrideRequest,
+    by: &str,
+    wall: u64,
+) -> Result<KeyOverride, KeyRefused> {
+    let api::KeyOverrideRequest { cap, weight, floor, suspend, for_seconds, ref reason } = *order;
+    let setting = KeySetting { cap, weight, floor, suspend };
+    if setting == KeySetting::default() {
+        return Err(KeyRefused::Invalid("an override sets a cap, a weight, a floor, or suspends the key".to_owned()));
+    }
+    if reason.as_ref().is_some_and(|reason| reason.chars().count() > LONGEST_REASON) {
+        return Err(KeyRefused::Invalid(format!("a reason has at most {LONGEST_REASON} characters")));
+    }
+    Ok(KeyOverride {
+        key: digits(key),
+        label,
+        setting,
+        until: for_seconds.map(|seconds| wall.saturating_add(seconds)),
+        reason: reason.as_ref().map(|reason| reason.chars().filter(|c| !c.is_control()).collect()),
+        set_by: by.to_owned(),
+        set_at: clock::wall_time(),
+    })
+}
+
+fn shown(kept: &KeyOverride, wall: u64) -> api::KeyOverride {
+    api::KeyOverride {
+        key: kept.key.clone(),
+        label: kept.label.clone(),
+        setting: kept.setting,
+        remaining_seconds: kept.until.map(|until| until.saturating_sub(wall)),
+        reason: kept.reason.clone(),
+        set_by: kept.set_by.clone(),
+        set_at: kept.set_at.clone(),
+    }
+}
