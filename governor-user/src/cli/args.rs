@@ -2,7 +2,7 @@
 
 use crate::config::value::parse_duration;
 use crate::control::api::DEFAULT_SOCKET;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -69,6 +69,43 @@ pub(super) enum Command {
         /// Only this pool
         #[arg(long, value_name = "NAME")]
         pool: Option<String>,
+        /// The orgs of the keys instead: class, tier, cap and share
+        #[arg(long, conflicts_with = "pool")]
+        orgs: bool,
+    },
+    /// Cap, weigh, guarantee or suspend one key at run time; without a key, list what is set
+    #[command(group(ArgGroup::new("setting").args(["cap", "weight", "floor", "suspend"]).multiple(true)))]
+    Key {
+        /// Key, by its label or its 32 hexadecimal digits
+        #[arg(value_name = "KEY", required_if_eq("clear", "true"))]
+        key: Option<String>,
+        /// Requests on the node at most, in flight and parked; 0 lifts its cap
+        #[arg(long, value_name = "COUNT", requires = "key")]
+        cap: Option<u32>,
+        /// Weight of its share under max-min
+        #[arg(long, value_name = "WEIGHT", requires = "key")]
+        weight: Option<u32>,
+        /// Slots of a pool it gets whenever one is free, under max-min
+        #[arg(long, value_name = "SLOTS", requires = "key")]
+        floor: Option<u32>,
+        /// Refuse every request of it; what runs goes on
+        #[arg(long, requires = "key")]
+        suspend: bool,
+        /// End by itself after so long, e.g. 1h; without it, only --clear ends it
+        #[arg(long = "for", value_name = "TIME", value_parser = whole_seconds, requires = "setting")]
+        duration: Option<u64>,
+        /// Why, for whoever comes after
+        #[arg(long, value_name = "TEXT", requires = "setting")]
+        reason: Option<String>,
+        /// Take away what was set
+        #[arg(long, conflicts_with = "setting")]
+        clear: bool,
+    },
+    /// What operators changed, and what ended by itself
+    Events {
+        /// Of the last so long, e.g. 24h
+        #[arg(long, value_name = "TIME", value_parser = whole_seconds, default_value = "24h")]
+        last: u64,
     },
     /// Live leases, the oldest first
     Leases {

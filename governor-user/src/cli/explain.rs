@@ -78,6 +78,7 @@ mod tests {
                 ..Numbers::default()
             },
             explanation: String::new(),
+            ..Decision::default()
         };
         decision.explanation = explain(&decision);
         insta::assert_snapshot!(text(&decision), @"

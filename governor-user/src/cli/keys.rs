@@ -2,9 +2,9 @@
 
 use super::answer::{Answer, Error};
 use super::client::with_query;
-use super::render::{Style, Table, or_dash, printable};
+use super::render::{Style, Table, duration, key_name, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::Key;
+use crate::control::api::{Key, Org};
 use std::cmp::Reverse;
 
 /// Asks and shows.
@@ -14,24 +14,139 @@ pub(super) fn run(ctl: &Ctl, pool: Option<String>) -> Result<Answer, Error> {
     Ok(ctl.show(&keys, |keys, style| table(keys, *style)))
 }
 
+/// Asks for the orgs and shows them.
+pub(super) fn orgs(ctl: &Ctl) -> Result<Answer, Error> {
+    let mut orgs: Vec<Org> = ctl.client.get("/v1/orgs")?;
+    orgs.sort_by_key(|org| Reverse(org.counted));
+    Ok(ctl.show(&orgs, |orgs, style| org_table(orgs, *style)))
+}
+
+/// Columns that say nothing of any key are left out.
 fn table(keys: &[Key], style: Style) -> String {
-    let mut table = Table::new(&["POOL", "KEY", "LABEL", ">IN FLIGHT", ">PARKED", ">SHARE"]);
+    let with_org = keys.iter().any(|key| key.org.is_some());
+    let entitled = keys.iter().any(|key| key.weight != 1 || key.floor > 0 || key.cap.is_some());
+    let overridden = keys.iter().any(|key| key.overridden);
+    let mut titles = vec!["POOL", "KEY", "LABEL"];
+    titles.extend(with_org.then_some("ORG"));
+    titles.extend([">IN FLIGHT", ">PARKED", ">SHARE"]);
+    titles.extend([">WEIGHT", ">FLOOR", ">CAP"].into_iter().filter(|_| entitled));
+    titles.extend(overridden.then_some("OVERRIDE"));
+    let mut table = Table::new(&titles);
     for key in keys {
-        table.row([
-            key.pool.clone(),
-            key.key.clone(),
-            or_dash(key.label.as_deref().map(printable)),
-            key.in_flight.to_string(),
-            key.parked.to_string(),
-            or_dash(key.share),
-        ]);
+        let mut row = vec![key.pool.clone(), key.key.clone(), or_dash(key.label.as_deref().map(printable))];
+        row.extend(with_org.then(|| key_name(key.org.as_deref(), key.org_name.as_deref())));
+        row.extend([key.in_flight.to_string(), key.parked.to_string(), or_dash(key.share)]);
+        if entitled {
+            row.extend([key.weight.to_string(), key.floor.to_string(), or_dash(key.cap)]);
+        }
+        row.extend(overridden.then(|| match (key.overridden, key.suspended) {
+            (_, true) => style.red("suspended"),
+            (true, false) => "yes".to_owned(),
+            (false, false) => "-".to_owned(),
+        }));
+        table.row(row);
     }
     table.text(style, "no key has anything in flight or parked")
+}
+
+/// One row for each pool of an org; what is of the org as a whole stands in its first.
+fn org_table(orgs: &[Org], style: Style) -> String {
+    let titles =
+        ["ORG", "CLASS", "TIER", ">REQUESTS", ">CAP", "POOL", ">IN FLIGHT", ">PARKED", ">SHARE", ">WEIGHT", ">FLOOR"];
+    let mut table = Table::new(&titles);
+    for org in orgs {
+        let tier = match (&org.tier, org.tier_remaining_seconds) {
+            (Some(tier), Some(left)) => format!("{tier}, {} more", duration(left)),
+            (None, Some(left)) => format!("none found, {} more", duration(left)),
+            (_, None) => "-".to_owned(),
+        };
+        let whole = [
+            org.name.as_deref().map_or_else(|| org.org.clone(), printable),
+            or_dash(org.class.as_deref()),
+            tier,
+            org.counted.to_string(),
+            or_dash(org.cap),
+        ];
+        let rows = org.pools.len().max(1);
+        for at in 0..rows {
+            let mut row = if at == 0 { whole.to_vec() } else { vec![String::new(); whole.len()] };
+            match org.pools.get(at) {
+                Some(pool) => row.extend([
+                    pool.pool.clone(),
+                    pool.in_flight.to_string(),
+                    pool.parked.to_string(),
+                    or_dash(pool.share),
+                    pool.weight.to_string(),
+                    pool.floor.to_string(),
+                ]),
+                None => row.extend(vec!["-".to_owned(); 6]),
+            }
+            table.row(row);
+        }
+    }
+    table.text(style, "no org has anything in flight, parked or suspended")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn orgs_weights_and_overrides_are_shown_where_there_are_any() {
+        let key =
+            |key: &str| Key { pool: "chat".into(), key: key.repeat(16), in_flight: 3, weight: 1, ..Key::default() };
+        let keys = [
+            Key { org: Some("aa".repeat(16)), org_name: Some("acme".into()), share: Some(9), ..key("9f") },
+            Key { weight: 4, floor: 2, cap: Some(50), overridden: true, ..key("03") },
+            Key { overridden: true, suspended: true, ..key("04") },
+        ];
+        insta::assert_snapshot!(table(&keys, Style::PLAIN), @"
+        POOL  KEY                               LABEL  ORG   IN FLIGHT  PARKED  SHARE  WEIGHT  FLOOR  CAP  OVERRIDE
+        chat  9f9f9f9f9f9f9f9f9f9f9f9f9f9f9f9f  -      acme          3       0      9       1      0    -  -
+        chat  03030303030303030303030303030303  -      -             3       0      -       4      2   50  yes
+        chat  04040404040404040404040404040404  -      -             3       0      -       1      0    -  suspended
+        ");
+    }
+
+    #[test]
+    fn an_org_shows_its_class_and_the_tier_that_raised_it() {
+        let pool = |pool: &str, share| crate::control::api::OrgPool {
+            pool: pool.into(),
+            in_flight: 40,
+            parked: 2,
+            share,
+            weight: 1,
+            floor: 0,
+        };
+        let orgs = [
+            Org {
+                org: "aa".repeat(16),
+                name: Some("acme".into()),
+                class: Some("tier0".into()),
+                tier: Some("tier2".into()),
+                tier_remaining_seconds: Some(90.0),
+                counted: 84,
+                cap: Some(400),
+                pools: vec![pool("chat", Some(49)), pool("media", None)],
+            },
+            Org {
+                org: "bb".repeat(16),
+                name: None,
+                class: None,
+                tier: None,
+                tier_remaining_seconds: None,
+                counted: 0,
+                cap: None,
+                pools: vec![],
+            },
+        ];
+        insta::assert_snapshot!(org_table(&orgs, Style::PLAIN), @"
+        ORG                               CLASS  TIER               REQUESTS  CAP  POOL   IN FLIGHT  PARKED  SHARE  WEIGHT  FLOOR
+        acme                              tier0  tier2, 1m30s more        84  400  chat          40       2     49       1      0
+                                                                                   media         40       2      -       1      0
+        bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb  -      -                         0    -  -              -       -      -       -      -
+        ");
+    }
 
     #[test]
     fn a_key_without_a_label_or_a_rule_shows_what_is_known() {
@@ -42,6 +157,8 @@ mod tests {
             in_flight,
             parked,
             share,
+            weight: 1,
+            ..Key::default()
         };
         let keys = [key("9f", Some("batch"), 61, 16, Some(9)), key("03", None, 2, 0, None)];
         insta::assert_snapshot!(table(&keys, Style::PLAIN), @"

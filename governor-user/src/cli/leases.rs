@@ -17,9 +17,13 @@ pub(super) fn run(ctl: &Ctl, pool: Option<String>, idle: Option<Duration>) -> Re
 }
 
 fn table(leases: &[Lease], style: Style) -> String {
-    let mut table = Table::new(&["LEASE", "POOL", "MEMBER", "KEY", "KIND", ">SESSION", ">AGE", ">IDLE", ">EXPIRES IN"]);
+    let titles = ["LEASE", "POOL", "MEMBER", "KEY", "KIND", ">SESSION", ">AGE", ">IDLE", ">EXPIRES IN"];
+    let with_org = leases.iter().any(|lease| lease.org.is_some());
+    let with_state = leases.iter().any(|lease| lease.suspended || lease.client_gone);
+    let more = with_org.then_some("ORG").into_iter().chain(with_state.then_some("STATE"));
+    let mut table = Table::new(&titles.into_iter().chain(more).collect::<Vec<_>>());
     for lease in leases {
-        table.row([
+        let mut row = vec![
             lease.lease.clone(),
             lease.pool.clone(),
             or_dash(lease.member.as_deref()),
@@ -29,7 +33,15 @@ fn table(leases: &[Lease], style: Style) -> String {
             duration(lease.age_seconds),
             or_dash(lease.idle_seconds.map(duration)),
             duration(lease.expires_seconds),
-        ]);
+        ];
+        row.extend(with_org.then(|| key_name(lease.org.as_deref(), lease.org_name.as_deref())));
+        row.extend(with_state.then(|| match (lease.suspended, lease.client_gone) {
+            (true, true) => "suspended, client gone".to_owned(),
+            (true, false) => "suspended".to_owned(),
+            (false, true) => "client gone".to_owned(),
+            (false, false) => "running".to_owned(),
+        }));
+        table.row(row);
     }
     table.text(style, "no lease is held")
 }
@@ -51,6 +63,7 @@ mod tests {
             age_seconds,
             expires_seconds: 24.4,
             idle_seconds,
+            ..Lease::default()
         };
         let leases = [
             lease("0001000000000004", Some("account-3"), Some("batch"), 310.0, Some(61.5)),

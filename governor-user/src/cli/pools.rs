@@ -14,6 +14,10 @@ pub(super) fn run(ctl: &Ctl, members: bool) -> Result<Answer, Error> {
         if members && !pools.is_empty() {
             text.push('\n');
             text.push_str(&member_table(pools, *style));
+            if pools.iter().any(|pool| !pool.traffic.is_empty()) {
+                text.push('\n');
+                text.push_str(&traffic_table(pools, *style));
+            }
         }
         text
     }))
@@ -52,7 +56,13 @@ fn table(pools: &[Pool], style: Style) -> String {
             pool.in_flight.to_string(),
             pool.capacity.to_string(),
             fair_share(pool.fair_share, pool.mode),
-            if pool.congested { "yes" } else { "no" }.to_owned(),
+            match (pool.congested, pool.oversubscribed) {
+                (false, false) => "no",
+                (true, false) => "yes",
+                (false, true) => "no, oversubscribed",
+                (true, true) => "yes, oversubscribed",
+            }
+            .to_owned(),
             pool.active_keys.to_string(),
             pool.granted_total.to_string(),
             pool.shed_total.values().sum::<u64>().to_string(),
@@ -100,6 +110,16 @@ fn member_table(pools: &[Pool], style: Style) -> String {
     table.text(style, "no pool has members")
 }
 
+fn traffic_table(pools: &[Pool], style: Style) -> String {
+    let mut table = Table::new(&["POOL", "TRAFFIC", ">IN FLIGHT", ">SLOTS"]);
+    for pool in pools {
+        for kind in &pool.traffic {
+            table.row([pool.name.clone(), kind.name.clone(), kind.in_flight.to_string(), or_dash(kind.slots)]);
+        }
+    }
+    table.text(style, "no kind of traffic is bounded")
+}
+
 fn state(member: &Member) -> String {
     match (member.state, member.cooling_seconds) {
         (MemberState::Up, _) => "up".to_owned(),
@@ -125,6 +145,9 @@ mod tests {
             mode: Mode::Observe,
             congested: false,
             active_keys: 2,
+            headroom: None,
+            oversubscribed: false,
+            traffic: vec![],
             granted_total: 900,
             shed_total: [].into(),
             would_have: [].into(),
@@ -155,6 +178,16 @@ mod tests {
         short        400ms       1          3        14  from 90 %, observe  no            2      900        0          12             3
         quiet            -       0          3        14  off                 no            2      900        0           0             0
         idle             -       0          3        14  off                 no            2      900        0           0             0
+        ");
+    }
+
+    #[test]
+    fn traffic_with_a_bound_has_a_table_of_its_own() {
+        let mut pool = pool("chat", None);
+        pool.traffic = vec![crate::control::api::Traffic { name: "media".into(), slots: Some(4), in_flight: 4 }];
+        insta::assert_snapshot!(traffic_table(&[pool], Style::PLAIN), @"
+        POOL  TRAFFIC  IN FLIGHT  SLOTS
+        chat  media            4      4
         ");
     }
 

@@ -5,9 +5,9 @@ use super::args::{Args, Command, Format};
 use super::client::Client;
 use super::render::Style;
 use super::{
-    advise, bypass, cgroups, clean, completions, config, doctor, explain, keys, leases, listeners, namespaces, pools,
-    set, status,
+    advise, bypass, cgroups, clean, completions, config, doctor, events, explain, key, keys, leases, listeners, namespaces, pools, set, status,
 };
+use crate::control::api::KeyOverrideRequest;
 use clap::Parser;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -82,7 +82,15 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
         Command::Cgroups => cgroups::run(&ctl),
         Command::Namespaces => namespaces::run(&ctl),
         Command::Pools { members } => pools::run(&ctl, members),
-        Command::Keys { pool } => keys::run(&ctl, pool),
+        Command::Keys { orgs: true, .. } => keys::orgs(&ctl),
+        Command::Keys { pool, orgs: false } => keys::run(&ctl, pool),
+        Command::Key { key: Some(key), clear: true, .. } => key::clear(&ctl, &key),
+        Command::Key { key: Some(name), cap, weight, floor, suspend, duration, reason, .. } => {
+            let order = KeyOverrideRequest { cap, weight, floor, suspend, for_seconds: duration, reason };
+            key::set(&ctl, &name, &order)
+        }
+        Command::Key { key: None, .. } => key::list(&ctl),
+        Command::Events { last } => events::run(&ctl, last),
         Command::Leases { pool, idle } => leases::run(&ctl, pool, idle),
         Command::Explain { id } => explain::run(&ctl, &id),
         Command::Advise { last } => advise::run(&ctl, last),

@@ -4,7 +4,7 @@ use super::answer::{Answer, Error};
 use super::bypass;
 use super::render::{Facts, Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::{Health, PinState, Pins, Status};
+use crate::control::api::{Health, Mode, PinState, Pins, Status};
 
 /// Asks and shows.
 pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {
@@ -19,6 +19,9 @@ fn text(status: &Status, style: Style) -> String {
         facts.add("draining", style.red("yes: nothing new is granted"));
     }
     facts.add("level", level(status, style));
+    if let Some(shed) = status.shed_level.as_deref().filter(|level| *level != "normal") {
+        facts.add("shedding", shedding(shed, status.shed_mode, style));
+    }
     facts.add("bypass", bypass::state(status.bypass, style));
     facts.add("node", node(status));
     facts.add("kernel", kernel(status, style));
@@ -71,6 +74,19 @@ fn level(status: &Status, style: Style) -> String {
         "normal" => text,
         "elevated" => style.yellow(&text),
         _ => style.red(&text),
+    }
+}
+
+/// What the level does to requests.
+fn shedding(level: &str, mode: Mode, style: Style) -> String {
+    let who = match level {
+        "high" => "sheddable requests",
+        "overloaded" => "all but critical requests",
+        _ => return format!("{level}: nothing is refused"),
+    };
+    match mode {
+        Mode::Enforce => style.red(&format!("{level}: {who} are refused")),
+        Mode::Observe => style.yellow(&format!("{level}: {who} would be refused (observe)")),
     }
 }
 
@@ -128,6 +144,8 @@ mod tests {
             level: "normal".into(),
             pressure: 12,
             causes: Vec::new(),
+            shed_level: None,
+            shed_mode: Mode::Observe,
             bypass: Bypass::default(),
             draining: false,
             sessions: Vec::new(),

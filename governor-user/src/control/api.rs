@@ -10,6 +10,7 @@
 //! | `GET /v1/namespaces` | | array of [`NamespaceView`] |
 //! | `GET /v1/pools` | | array of [`Pool`] |
 //! | `GET /v1/keys` | [`KeysQuery`] | array of [`Key`] |
+//! | `GET /v1/orgs` | | array of [`Org`] |
 //! | `GET /v1/leases` | [`LeasesQuery`] | array of [`Lease`] |
 //! | `GET /v1/explain/{id}` | | [`Decision`]; 404 for an unknown id |
 //! | `GET /v1/advise` | [`AdviceQuery`] | [`Advice`] |
@@ -37,7 +38,9 @@ pub use crate::kernel::view::{
     HookView, ListenerGroup, ListenerView, NamespaceCounters, NamespaceView, PinState, Protocol, SojournBucket,
     SojournView, Tier,
 };
-pub use admission::{FairShare, Key, KeysQuery, Lease, LeasesQuery, Member, MemberState, Mode, Pool, WouldHave};
+pub use admission::{
+    FairShare, Key, KeysQuery, Lease, LeasesQuery, Member, MemberState, Mode, Org, OrgPool, Pool, Traffic, WouldHave,
+};
 pub use decisions::{Advice, AdviceQuery, Decision, Numbers, Outcome, PoolAdvice, SettingAdvice};
 pub use keys::{Event, EventsQuery, KeyOverride, KeyOverrideChange, KeyOverrideRequest, KeySetting};
 use serde::{Deserialize, Serialize};
@@ -65,6 +68,12 @@ pub struct Status {
     pub level: String,
     /// 0–1000 ‰.
     pub pressure: u16,
+    /// The level of overload that refuses work, by `node.shed_mode`: over what may cost admitted work its slot.
+    #[serde(default)]
+    pub shed_level: Option<String>,
+    /// Whether it does refuse or only records.
+    #[serde(default)]
+    pub shed_mode: Mode,
     /// What causes the pressure, e.g. `accept_fill`.
     pub causes: Vec<String>,
     /// Whether every request passes at once.

@@ -100,6 +100,7 @@ mod tests {
                 ..Numbers::default()
             },
             explanation: String::new(),
+            ..Decision::default()
         }
     }
 

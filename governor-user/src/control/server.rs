@@ -2,6 +2,7 @@
 //! user, as the kernel tells it.
 
 use super::{advice, api, keys, views};
+use crate::config::Names;
 use crate::daemon::archive;
 use crate::daemon::audit::event;
 use crate::daemon::clock;
@@ -43,6 +44,7 @@ pub fn routes(handle: Handle) -> Router {
         .route("/v1/namespaces", get(namespaces))
         .route("/v1/pools", get(pools))
         .route("/v1/keys", get(keys))
+        .route("/v1/orgs", get(orgs))
         .route("/v1/leases", get(leases))
         .route("/v1/explain/{id}", get(explain))
         .route("/v1/advise", get(advise))
@@ -166,7 +168,7 @@ async fn keys(
     let Query(query) = query?;
     let view = handle.view().await.ok_or_else(Problem::stopping)?;
     known_pool(&view, query.pool.as_deref())?;
-    Ok(Json(views::keys(&view, &query)))
+    Ok(Json(views::keys(&view, &names(&handle).await, &query)))
 }
 
 async fn leases(
@@ -176,7 +178,16 @@ async fn leases(
     let Query(query) = query?;
     let (view, leases) = handle.leases().await.ok_or_else(Problem::stopping)?;
     known_pool(&view, query.pool.as_deref())?;
-    Ok(Json(views::leases(&view, &leases, &query)))
+    Ok(Json(views::leases(&view, &names(&handle).await, &leases, &query)))
+}
+
+async fn orgs(State(handle): State<Handle>) -> Answer<Vec<api::Org>> {
+    let view = handle.view().await.ok_or_else(Problem::stopping)?;
+    Ok(Json(views::orgs(&view, &names(&handle).await)))
+}
+
+async fn names(handle: &Handle) -> Names {
+    handle.settings().lock().await.loaded().config.names.clone()
 }
 
 fn known_pool(view: &crate::daemon::view::View, name: Option<&str>) -> Result<(), Problem> {

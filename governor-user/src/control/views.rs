@@ -3,6 +3,7 @@
 
 use super::api;
 use super::explain::explain;
+use crate::config::Names;
 use crate::config::layers::{Effective, Origin, Settings};
 use crate::daemon::journal::Entry;
 use crate::daemon::settings::origin_detail;
@@ -10,7 +11,7 @@ use crate::daemon::translate;
 use crate::daemon::view::View;
 use crate::kernel::view::Observation;
 use crate::overload::monitors::cause_names;
-use governor_engine::id::{KeyId, PoolId};
+use governor_engine::id::{ClassId, KeyId, OrgId, PoolId};
 use governor_engine::io::{Kind, Outcome};
 use governor_engine::policy::{FairShare, Mode};
 use governor_engine::snapshot::{LeaseView, MemberState, PoolView};
@@ -29,6 +30,8 @@ pub fn status(view: &View, seen: &Observation, started: Instant, warnings: &[Str
         tier: seen.tier,
         degraded: seen.degraded.clone(),
         level: view.overload.level.as_str().to_owned(),
+        shed_mode: mode(view.node.shed_mode),
+        shed_level: Some(translate::level_name(view.snapshot.level).to_owned()),
         pressure: view.overload.pressure,
         causes: cause_names(view.overload.causes),
         bypass: bypass(view),
@@ -100,15 +103,19 @@ fn one_pool(view: &View, index: usize, pool: &PoolView) -> api::Pool {
         parked: pool.parked,
         oldest_parked_seconds: pool.oldest_parked.map(|at| view.now.since(at).as_secs_f64()),
         fair_share: fair_share(pool.fair_share),
-        mode: match pool.mode {
-            Mode::Observe => api::Mode::Observe,
-            Mode::Enforce => api::Mode::Enforce,
-        },
+        mode: mode(pool.mode),
         congested: pool.congested,
         active_keys: pool.active_keys,
+        headroom: matches!(pool.fair_share, FairShare::MaxMin { .. }).then_some(pool.headroom),
+        oversubscribed: pool.oversubscribed,
         granted_total: totals.granted.get(index).copied().unwrap_or(0),
         shed_total,
         would_have,
+        traffic: pool
+            .traffic
+            .iter()
+            .map(|kind| api::Traffic { name: kind.name.clone(), slots: bound(kind.slots), in_flight: kind.in_flight })
+            .collect(),
         members: pool
             .members
             .iter()
@@ -131,6 +138,13 @@ fn one_pool(view: &View, index: usize, pool: &PoolView) -> api::Pool {
     }
 }
 
+fn mode(mode: Mode) -> api::Mode {
+    match mode {
+        Mode::Observe => api::Mode::Observe,
+        Mode::Enforce => api::Mode::Enforce,
+    }
+}
+
 /// The rule of a pool.
 #[must_use]
 pub fn fair_share(rule: FairShare) -> api::FairShare {
@@ -143,7 +157,9 @@ pub fn fair_share(rule: FairShare) -> api::FairShare {
 
 /// `GET /v1/keys`.
 #[must_use]
-pub fn keys(view: &View, query: &api::KeysQuery) -> Vec<api::Key> {
+pub fn keys(view: &View, names: &Names, query: &api::KeysQuery) -> Vec<api::Key> {
+    let overrides: BTreeMap<KeyId, bool> =
+        view.snapshot.overrides.iter().map(|(key, with)| (*key, with.suspend)).collect();
     view.snapshot
         .pools
         .iter()
@@ -152,10 +168,17 @@ pub fn keys(view: &View, query: &api::KeysQuery) -> Vec<api::Key> {
             pool.keys.iter().map(|key| api::Key {
                 pool: pool.name.clone(),
                 key: hex(key.key),
-                label: label(view, key.key),
+                label: label(view, key.key).or_else(|| names.keys.get(&key.key).cloned()),
+                org: key.org.map(org_hex),
+                org_name: key.org.and_then(|org| names.orgs.get(&org).cloned()),
                 in_flight: key.in_flight,
                 parked: key.parked,
                 share: key.share,
+                weight: key.weight,
+                floor: key.floor,
+                cap: bound(key.cap),
+                overridden: overrides.contains_key(&key.key),
+                suspended: overrides.get(&key.key) == Some(&true),
             })
         })
         .collect()
@@ -163,7 +186,7 @@ pub fn keys(view: &View, query: &api::KeysQuery) -> Vec<api::Key> {
 
 /// `GET /v1/leases`.
 #[must_use]
-pub fn leases(view: &View, leases: &[LeaseView], query: &api::LeasesQuery) -> Vec<api::Lease> {
+pub fn leases(view: &View, names: &Names, leases: &[LeaseView], query: &api::LeasesQuery) -> Vec<api::Lease> {
     leases
         .iter()
         .map(|lease| api::Lease {
@@ -175,7 +198,17 @@ pub fn leases(view: &View, leases: &[LeaseView], query: &api::LeasesQuery) -> Ve
                 let pool = view.snapshot.pools.iter().find(|pool| pool.pool == lease.pool)?;
                 pool.members.iter().find(|row| row.member == member).map(|row| row.name.clone())
             }),
+            org: lease.org.map(org_hex),
+            org_name: lease.org.and_then(|org| names.orgs.get(&org).cloned()),
+            traffic: lease.traffic.and_then(|traffic| {
+                let pool = view.snapshot.pools.iter().find(|pool| pool.pool == lease.pool)?;
+                pool.traffic.iter().find(|kind| kind.traffic == traffic).map(|kind| kind.name.clone())
+            }),
+            priority: translate::priority_name(lease.priority).to_owned(),
+            suspended: lease.suspended,
+            client_gone: lease.client_gone,
             kind: match lease.kind {
+                Kind::Ordinary if lease.child => "child",
                 Kind::Ordinary => "ordinary",
                 Kind::Reattach => "reattach",
                 Kind::Exempt => "exempt",
@@ -188,6 +221,39 @@ pub fn leases(view: &View, leases: &[LeaseView], query: &api::LeasesQuery) -> Ve
         })
         .filter(|lease| query.pool.as_ref().is_none_or(|name| *name == lease.pool))
         .filter(|lease| query.idle_seconds.is_none_or(|least| lease.idle_seconds.is_some_and(|idle| idle >= least)))
+        .collect()
+}
+
+/// `GET /v1/orgs`.
+#[must_use]
+pub fn orgs(view: &View, names: &Names) -> Vec<api::Org> {
+    let class = |id: &ClassId| view.classes.get(id).cloned();
+    let in_pools = |org: OrgId| {
+        let rows = view.snapshot.pools.iter().flat_map(|pool| pool.orgs.iter().map(move |row| (pool, row)));
+        rows.filter(|(_, row)| row.org == org)
+            .map(|(pool, row)| api::OrgPool {
+                pool: pool.name.clone(),
+                in_flight: row.in_flight,
+                parked: row.parked,
+                share: row.share,
+                weight: row.weight,
+                floor: row.floor,
+            })
+            .collect()
+    };
+    view.snapshot
+        .orgs
+        .iter()
+        .map(|org| api::Org {
+            org: org_hex(org.org),
+            name: names.orgs.get(&org.org).cloned(),
+            class: org.class.as_ref().and_then(class),
+            tier: org.tier.and_then(|(tier, _)| tier).as_ref().and_then(class),
+            tier_remaining_seconds: org.tier.map(|(_, until)| until.since(view.now).as_secs_f64()),
+            counted: org.counted,
+            cap: bound(org.cap),
+            pools: in_pools(org.org),
+        })
         .collect()
 }
 
@@ -211,6 +277,10 @@ pub fn numbers(entry: &Entry, now: Instant) -> api::Decision {
         pool: entry.pool.clone(),
         key: decision.key.map(hex),
         label: entry.label.clone(),
+        org: decision.org.map(org_hex),
+        class: entry.class.clone(),
+        priority: Some(translate::priority_name(decision.priority).to_owned()),
+        level: Some(translate::level_name(decision.level).to_owned()),
         outcome: match decision.outcome {
             Outcome::Shed => api::Outcome::Shed,
             Outcome::WouldPark => api::Outcome::WouldPark,
@@ -292,6 +362,15 @@ fn pool_name(view: &View, pool: PoolId) -> String {
 
 fn label(view: &View, key: KeyId) -> Option<String> {
     view.labels.get(&key).cloned()
+}
+
+/// A limit, where 0 stands for none.
+fn bound(limit: u32) -> Option<u32> {
+    (limit > 0).then_some(limit)
+}
+
+fn org_hex(org: OrgId) -> String {
+    translate::org_hash(org).to_string()
 }
 
 fn hex(key: KeyId) -> String {

@@ -41,6 +41,10 @@ impl Driver {
         let keys: BTreeSet<_> = snapshot.pools.iter().flat_map(|pool| pool.keys.iter().map(|key| key.key)).collect();
         let labels =
             keys.into_iter().filter_map(|key| self.labels.of(key).map(|label| (key, label.to_owned()))).collect();
+        let engine = &self.parts.engine;
+        let shown =
+            snapshot.orgs.iter().flat_map(|org| org.class.into_iter().chain(org.tier.and_then(|(class, _)| class)));
+        let classes = shown.filter_map(|class| Some((class, engine.class_name(class)?.to_owned()))).collect();
         let sessions = self
             .sessions
             .iter()
@@ -55,6 +59,7 @@ impl Driver {
             epoch: self.parts.epoch,
             snapshot,
             labels,
+            classes,
             sessions,
             overload: self.overload(),
             bypass_remaining: self.parts.bypass.remaining(wall),

@@ -107,7 +107,12 @@ mod tests {
             numbers: Numbers { key_in_flight: 8, share: 5, ..Numbers::default() },
             ..governor_engine::io::Decision::default()
         };
-        let entry = Entry { decision, pool: "chat".to_owned(), label: Some("heavy".to_owned()) };
+        let entry = Entry {
+            decision,
+            pool: "chat".to_owned(),
+            label: Some("heavy".to_owned()),
+            class: Some("tier0".to_owned()),
+        };
         let mut archive = Archive::open(folder.path());
         archive.append(&entry);
         assert!(archive.is_dirty());

@@ -20,6 +20,8 @@ pub struct Entry {
     pub pool: String,
     /// Label of the key then.
     pub label: Option<String>,
+    /// Name of the class then.
+    pub class: Option<String>,
 }
 
 /// All of them.
@@ -72,7 +74,7 @@ mod tests {
             numbers: Numbers::default(),
             ..Decision::default()
         };
-        Entry { decision, pool: "chat".to_owned(), label: None }
+        Entry { decision, pool: "chat".to_owned(), label: None, class: None }
     }
 
     #[test]

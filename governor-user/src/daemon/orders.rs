@@ -75,6 +75,7 @@ impl Driver {
         Entry {
             pool: self.parts.engine.pool_name(decision.pool).unwrap_or_default().to_owned(),
             label: decision.key.and_then(|key| self.labels.of(key)).map(str::to_owned),
+            class: decision.class.and_then(|class| self.parts.engine.class_name(class)).map(str::to_owned),
             decision,
         }
     }

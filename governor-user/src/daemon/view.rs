@@ -3,7 +3,7 @@
 use super::ring::RingHealth;
 use crate::proxy::peer::Peer;
 use governor_common::wire::reply::Overload;
-use governor_engine::id::{KeyId, SessionId};
+use governor_engine::id::{ClassId, KeyId, SessionId};
 use governor_engine::policy::NodePolicy;
 use governor_engine::snapshot::Snapshot;
 use governor_engine::time::Instant;
@@ -20,6 +20,8 @@ pub struct View {
     pub snapshot: Snapshot,
     /// Labels of the keys in the snapshot.
     pub labels: BTreeMap<KeyId, String>,
+    /// Names of the classes in the snapshot.
+    pub classes: BTreeMap<ClassId, String>,
     /// Proxies, also those whose connection is lost while they hold leases.
     pub sessions: Vec<SessionView>,
     /// Level, pressure, causes.

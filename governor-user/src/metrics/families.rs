@@ -220,6 +220,7 @@ mod tests {
             epoch: 1,
             snapshot: Snapshot::default(),
             labels: BTreeMap::new(),
+            classes: BTreeMap::new(),
             sessions: Vec::new(),
             overload: Overload::default(),
             bypass_remaining: None,

@@ -24,6 +24,12 @@ pub struct Pool {
     pub congested: bool,
     /// Keys with at least one in flight.
     pub active_keys: u32,
+    /// Slots that max-min keeps for newcomers; `null` under other rules.
+    #[serde(default)]
+    pub headroom: Option<u32>,
+    /// The floors of those that ask exceed what max-min may hand out: each gets its part.
+    #[serde(default)]
+    pub oversubscribed: bool,
     /// Grants since the daemon started.
     pub granted_total: u64,
     /// Refusals since the daemon started, by reason: `fair_share`, `pool_exhausted`, `all_cooling`, `node_cap`,
@@ -33,6 +39,9 @@ pub struct Pool {
     pub would_have: BTreeMap<String, WouldHave>,
     /// The members in configuration order.
     pub members: Vec<Member>,
+    /// Kinds of traffic with a bound of their own, in configuration order.
+    #[serde(default)]
+    pub traffic: Vec<Traffic>,
 }
 
 /// The fair-share rule of a pool: `"off"`, `"max-min"` or the threshold.
@@ -100,6 +109,17 @@ pub enum MemberState {
     Draining,
 }
 
+/// A kind of traffic with a bound of its own in one pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Name.
+    pub name: String,
+    /// Slots it may hold at most; `null` without a bound.
+    pub slots: Option<u32>,
+    /// Slots it holds.
+    pub in_flight: u32,
+}
+
 /// Which keys `GET /v1/keys` answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -110,20 +130,84 @@ pub struct KeysQuery {
 }
 
 /// One key with anything in flight or parked in one pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
     /// The pool.
     pub pool: String,
     /// The keyed hash, 32 hexadecimal digits.
     pub key: String,
-    /// What the proxy calls it, if it says.
+    /// What the proxy calls it, if it says; else what the configuration does.
     pub label: Option<String>,
+    /// Its org, 32 hexadecimal digits; `null` without one.
+    #[serde(default)]
+    pub org: Option<String>,
+    /// What the configuration calls the org.
+    #[serde(default)]
+    pub org_name: Option<String>,
     /// Leases in flight.
     pub in_flight: u32,
     /// Parked requests.
     pub parked: u32,
-    /// What it may hold while the pool is congested; `null` without a rule.
+    /// What it may hold while the pool is congested; of a key in an org under max-min, what the org may; `null` without
+    /// a rule.
     pub share: Option<u32>,
+    /// Weight of its share.
+    #[serde(default = "one")]
+    pub weight: u32,
+    /// Slots it gets whenever one is free, as set.
+    #[serde(default)]
+    pub floor: u32,
+    /// Requests on the node at most, in flight and parked; `null` without a cap of its own.
+    #[serde(default)]
+    pub cap: Option<u32>,
+    /// An operator's override holds, see `GET /v1/overrides`.
+    #[serde(default)]
+    pub overridden: bool,
+    /// An operator has suspended it: every request is refused.
+    #[serde(default)]
+    pub suspended: bool,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// One org with anything in flight, parked or suspended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Org {
+    /// The keyed hash, 32 hexadecimal digits.
+    pub org: String,
+    /// What the configuration calls it.
+    pub name: Option<String>,
+    /// Its class, by its last request or the default; `null` without one.
+    pub class: Option<String>,
+    /// The class its tier was answered with; `null` if none was asked for or found.
+    pub tier: Option<String>,
+    /// Seconds for which that holds; `null` if none was answered.
+    pub tier_remaining_seconds: Option<f64>,
+    /// Requests in flight and parked, in all pools.
+    pub counted: u32,
+    /// What they may come to; `null` without a cap.
+    pub cap: Option<u32>,
+    /// Pools it holds or awaits something in.
+    pub pools: Vec<OrgPool>,
+}
+
+/// One org in one pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrgPool {
+    /// The pool.
+    pub pool: String,
+    /// Leases in flight.
+    pub in_flight: u32,
+    /// Parked requests.
+    pub parked: u32,
+    /// What it may hold while the pool is congested; `null` but under max-min.
+    pub share: Option<u32>,
+    /// Weight of its share.
+    pub weight: u32,
+    /// Slots it gets whenever one is free, as set.
+    pub floor: u32,
 }
 
 /// Which leases `GET /v1/leases` answers.
@@ -139,7 +223,7 @@ pub struct LeasesQuery {
 }
 
 /// One lease.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lease {
     /// Lease id, 16 hexadecimal digits.
     pub lease: String,
@@ -151,11 +235,29 @@ pub struct Lease {
     pub label: Option<String>,
     /// The member; `null` where it was granted without one.
     pub member: Option<String>,
-    /// `ordinary` or `reattach`.
+    /// `ordinary`, `reattach` or `child`.
     pub kind: String,
+    /// Its org, 32 hexadecimal digits; `null` without one.
+    #[serde(default)]
+    pub org: Option<String>,
+    /// What the configuration calls the org.
+    #[serde(default)]
+    pub org_name: Option<String>,
+    /// Kind of traffic, where it has a bound of its own.
+    #[serde(default)]
+    pub traffic: Option<String>,
+    /// `critical`, `normal` or `sheddable`.
+    #[serde(default)]
+    pub priority: String,
+    /// Suspended: it holds no slot.
+    #[serde(default)]
+    pub suspended: bool,
+    /// The kernel has closed its client's connection.
+    #[serde(default)]
+    pub client_gone: bool,
     /// The session that holds it.
     pub session: u64,
-    /// Seconds since it was granted.
+    /// Seconds since it was granted, or resumed last.
     pub age_seconds: f64,
     /// Seconds until it expires unless renewed.
     pub expires_seconds: f64,

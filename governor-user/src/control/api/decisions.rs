@@ -4,7 +4,7 @@ use super::admission::FairShare;
 use serde::{Deserialize, Serialize};
 
 /// A refusal or delay, in numbers and in words.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// Decision id, 16 hexadecimal digits.
     pub id: String,
@@ -18,6 +18,18 @@ pub struct Decision {
     pub key: Option<String>,
     /// What the proxy calls the key, if it says.
     pub label: Option<String>,
+    /// Its org, 32 hexadecimal digits; `null` without one.
+    #[serde(default)]
+    pub org: Option<String>,
+    /// The class it was judged by; `null` without one.
+    #[serde(default)]
+    pub class: Option<String>,
+    /// `critical`, `normal` or `sheddable`.
+    #[serde(default)]
+    pub priority: Option<String>,
+    /// The level of overload that refuses work: `normal`, `elevated`, `high` or `overloaded`.
+    #[serde(default)]
+    pub level: Option<String>,
     /// What it came to.
     pub outcome: Outcome,
     /// Which rule decided, as in [`super::Pool::shed_total`].
@@ -37,10 +49,11 @@ pub struct Decision {
 }
 
 /// What a decision came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Refused.
+    #[default]
     Shed,
     /// Granted in observe mode; enforce would have parked it.
     WouldPark,
