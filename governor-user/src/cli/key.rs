@@ -103,7 +103,10 @@ mod tests {
             before: before.cloned(),
             after: after.cloned(),
         };
-        assert_eq!(sentence(&change(None, Some(&capped))), "key batch: cap 5, weight 2 for 1h00m, it was no override\n");
+        assert_eq!(
+            sentence(&change(None, Some(&capped))),
+            "key batch: cap 5, weight 2 for 1h00m, it was no override\n"
+        );
         assert_eq!(
             sentence(&change(Some(&suspended), None)),
             "key batch: no override, it was suspended until cleared\n"

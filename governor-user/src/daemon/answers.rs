@@ -1,7 +1,8 @@
 //! Answers to the control API: questions about the state, and the two orders it may give.
 
 use super::clock;
-use super::driver::{Ask, Driver};
+use super::driver::Driver;
+use super::messages::Ask;
 use super::view::{SessionView, View};
 use governor_engine::io::Input;
 use governor_engine::time::Instant;

@@ -4,32 +4,30 @@
 use super::archive::Archive;
 use super::audit::{Audit, ITSELF, event};
 use super::bypass::Bypass;
+use super::clients::{Clients, Watched};
 use super::clock;
 use super::demand::Demand;
-use super::journal::{Entry, Journal};
-use super::key_orders::KeyRefused;
+use super::journal::Journal;
 use super::key_overrides::KeyOverrides;
 use super::labels::Labels;
+use super::messages::Message;
 use super::translate;
-use super::view::View;
 use crate::config::{CgroupCeiling, OverloadConfig};
-use crate::control::api;
+use crate::kernel::clients::ClientWatch;
 use crate::kernel::view::Observation;
 use crate::metrics::Recorder;
 use crate::overload::{Evidence, LevelMachine, assess};
 use crate::proxy::outbox::Outbox;
 use crate::proxy::peer::Peer;
 use governor_common::wire::reply::{Level, Limits, Overload, Reply};
-use governor_common::wire::request::Request;
 use governor_engine::Engine;
 use governor_engine::id::SessionId;
 use governor_engine::io::Input;
 use governor_engine::policy::Policy;
-use governor_engine::snapshot::LeaseView;
 use governor_engine::time::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 /// Messages handled before the outputs of all of them go out.
 const BATCH: usize = 256;
@@ -40,83 +38,6 @@ const OVERLOAD_RETRY_AFTER_MS: u32 = 1000;
 /// What is to be kept on disk waits this long for company: a wake-up of the writer per decision would cost more than the
 /// decision.
 pub(super) const FLUSH_EVERY: Duration = Duration::from_millis(200);
-
-/// What the rest of the daemon tells the driver.
-#[derive(Debug)]
-pub enum Message {
-    /// A proxy connected and may speak.
-    Opened {
-        /// Its session.
-        session: SessionId,
-        /// Who it is.
-        peer: Peer,
-        /// Where its replies go.
-        outbox: Outbox,
-    },
-    /// It said something.
-    Requests {
-        /// Its session.
-        session: SessionId,
-        /// Request ids and requests in order.
-        requests: Vec<(u32, Request)>,
-    },
-    /// Its connection is gone, its process may live.
-    Lost {
-        /// Its session.
-        session: SessionId,
-        /// Is told how long its leases outlive the connection, by the policy of this moment.
-        grace: oneshot::Sender<Duration>,
-    },
-    /// Its process is gone.
-    Gone {
-        /// Its session.
-        session: SessionId,
-    },
-    /// The control API asks.
-    Ask(Ask),
-    /// Stop: announce it, then end when no lease is left or the time is up.
-    Stop {
-        /// How long to wait for leases.
-        within: Duration,
-    },
-}
-
-/// Questions and orders of the control API.
-#[derive(Debug)]
-pub enum Ask {
-    /// Everything at a glance.
-    View(oneshot::Sender<View>),
-    /// All leases, with a view of the same moment.
-    Leases(oneshot::Sender<(View, Vec<LeaseView>)>),
-    /// One decision.
-    Explain(u64, oneshot::Sender<Option<(Entry, Instant)>>),
-    /// Obey this policy from now on.
-    Policy(Box<Policy>, oneshot::Sender<()>),
-    /// Switch the bypass.
-    Bypass {
-        /// On or off.
-        on: bool,
-        /// Ends by itself after this.
-        for_seconds: Option<u64>,
-        /// Whether the switch could be kept.
-        answer: oneshot::Sender<anyhow::Result<()>>,
-    },
-    /// Every override of a key.
-    KeyOverrides(oneshot::Sender<Vec<api::KeyOverride>>),
-    /// Set or take away the override of a key.
-    Key {
-        /// Its keyed hash or label.
-        name: String,
-        /// What to set; `None`: take it away.
-        order: Option<api::KeyOverrideRequest>,
-        /// Who orders it.
-        by: String,
-        /// What came of it.
-        answer: oneshot::Sender<Result<api::KeyOverrideChange, KeyRefused>>,
-    },
-    /// Somebody changed something elsewhere.
-    Record(Box<api::Event>),
-}
 
 /// What the driver is made of.
 #[derive(Debug)]
@@ -163,6 +84,10 @@ pub struct Driver {
     pub(super) sessions: BTreeMap<SessionId, Session>,
     pub(super) journal: Journal,
     pub(super) labels: Labels,
+    pub(super) clients: Clients,
+    pub(super) client_watch: Option<ClientWatch<Watched>>,
+    /// The way back to this loop.
+    pub(super) inbox: mpsc::WeakSender<Message>,
     pub(super) level: LevelMachine,
     /// The same over what may shed work: the level the engine acts by.
     pub(super) shedding: LevelMachine,
@@ -178,7 +103,7 @@ pub struct Driver {
 impl Driver {
     /// With nobody connected.
     #[must_use]
-    pub fn new(mut parts: Parts, now: Instant) -> Self {
+    pub fn new(mut parts: Parts, inbox: mpsc::WeakSender<Message>, now: Instant) -> Self {
         if parts.bypass.is_on(clock::wall_seconds()) {
             parts.engine.handle_input(Input::Bypass { on: true }, now);
         }
@@ -189,6 +114,9 @@ impl Driver {
             sessions: BTreeMap::new(),
             journal: Journal::default(),
             labels: Labels::default(),
+            clients: Clients::default(),
+            client_watch: None,
+            inbox,
             level,
             shedding,
             evidence: Evidence::default(),
@@ -256,15 +184,18 @@ impl Driver {
                     if state.name.is_none() {
                         self.sessions.remove(&session);
                     }
+                    self.clients.gone(session);
                     self.parts.engine.handle_input(Input::SessionLost { session }, now);
                 }
             }
             Message::Gone { session } => {
                 self.limits_stale = true;
                 self.sessions.remove(&session);
+                self.clients.gone(session);
                 self.note_gone(session, now);
                 self.parts.engine.handle_input(Input::SessionGone { session }, now);
             }
+            Message::Clients(findings) => self.clients_found(&findings, now),
             Message::Ask(ask) => self.answer(ask, now),
             Message::Stop { within } => {
                 self.broadcast(&Reply::Drain);
@@ -312,6 +243,7 @@ impl Driver {
         if self.parts.key_overrides.next_end().is_some_and(|end| end <= wall) {
             self.expire_key_overrides(wall);
         }
+        self.look_for_clients(now);
         self.deliver();
         self.forget_ended_sessions(now);
         self.tell_limits();
@@ -327,7 +259,7 @@ impl Driver {
             let left = Duration::from_secs(end.saturating_sub(clock::wall_seconds()));
             clock::now().after(left)
         });
-        [self.parts.engine.poll_timeout(), bypass.flatten(), key, self.stop_by, self.flush_by]
+        [self.parts.engine.poll_timeout(), bypass.flatten(), key, self.clients.due(), self.stop_by, self.flush_by]
             .into_iter()
             .flatten()
             .min()

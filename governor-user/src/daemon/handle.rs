@@ -1,9 +1,9 @@
 //! What the control API and the metrics hold of the daemon: a way to ask the driver, the newest observation, and the
 //! settings. Cheap to clone.
 
-use super::driver::{Ask, Message};
 use super::journal::Entry;
 use super::key_orders::KeyRefused;
+use super::messages::{Ask, Message};
 use super::settings::Settings;
 use super::view::View;
 use crate::control::api;

@@ -1,12 +1,16 @@
 //! What the engine orders, as replies to proxies and records for people.
 
+use super::clients::Watched;
 use super::clock;
 use super::driver::Driver;
 use super::journal::Entry;
+use super::messages::Message;
 use super::translate;
+use crate::kernel::clients::{ClientWatch, Finding};
 use governor_common::wire::reply::{Limits, PoolLimits, Reply};
 use governor_engine::id::SessionId;
-use governor_engine::io::{Decision, Output};
+use governor_engine::io::{Decision, Input, Output};
+use governor_engine::time::Instant;
 
 impl Driver {
     pub(super) fn deliver(&mut self) {
@@ -20,6 +24,7 @@ impl Driver {
             Output::Grant(grant) => {
                 self.parts.recorder.waited(grant.waited);
                 self.note_granted(&grant);
+                self.clients.answered(grant.session, grant.request, grant.lease);
                 self.send(grant.session, grant.request.0, &translate::grant(&self.parts.engine, &grant));
             }
             Output::Parked { session, request } => self.send(session, request.0, &Reply::Parked),
@@ -33,6 +38,7 @@ impl Driver {
                     "request shed"
                 );
                 self.keep(entry);
+                self.clients.answered(session, request, None);
                 self.send(session, request.0, &reply);
             }
             Output::WouldHave { decision } => {
@@ -40,6 +46,7 @@ impl Driver {
                 self.keep(entry);
             }
             Output::Reject { session, request, why } => {
+                self.clients.answered(session, request, None);
                 self.send(session, request.0, &Reply::Reject { reason: translate::reject(why).to_owned() });
             }
             Output::Revoke { session, lease, reason } => {
@@ -56,6 +63,36 @@ impl Driver {
             }
             // Only `register` asks, and it takes its answers itself.
             Output::Registered { .. } => {}
+        }
+    }
+
+    /// Asks the kernel for the clients whose turn it is. The thread that does is started with the first of them.
+    pub(super) fn look_for_clients(&mut self, now: Instant) {
+        let (engine, sessions) = (&self.parts.engine, &self.sessions);
+        let proxy = |session: SessionId| sessions.get(&session)?.peer.pid;
+        let questions = self.clients.questions(now, |lease| engine.holder(lease), proxy);
+        if questions.is_empty() {
+            return;
+        }
+        if self.client_watch.is_none() {
+            self.client_watch = ClientWatch::start();
+        }
+        let inbox = self.inbox.clone();
+        let answer = Box::new(move |findings| {
+            // A loop that is over needs no answer.
+            if let Some(inbox) = inbox.upgrade() {
+                inbox.blocking_send(Message::Clients(findings)).ok();
+            }
+        });
+        if !self.client_watch.as_ref().is_some_and(|watch| watch.ask(questions, answer)) {
+            self.clients.found(&[]);
+        }
+    }
+
+    pub(super) fn clients_found(&mut self, findings: &[Finding<Watched>], now: Instant) {
+        for Watched { session, work } in self.clients.found(findings) {
+            tracing::debug!(session = session.0, ?work, "the client is gone");
+            self.parts.engine.handle_input(Input::ClientGone { session, work }, now);
         }
     }
 

@@ -24,6 +24,9 @@ impl Driver {
             Request::Acquire(acquire) => match translate::acquire(&self.parts.engine, session, id, &acquire, now) {
                 Ok(input) => {
                     self.learn(input.key, acquire.label.as_deref());
+                    if let Some(client) = acquire.client {
+                        self.clients.asked(session, RequestId(id), client, now);
+                    }
                     self.note_asked(&input, &acquire.pool, now);
                     self.parts.engine.handle_input(Input::Acquire(input), now);
                 }
@@ -33,6 +36,7 @@ impl Driver {
                 }
             },
             Request::Cancel { request } => {
+                self.clients.answered(session, RequestId(request), None);
                 self.parts.engine.handle_input(Input::Cancel { session, request: RequestId(request) }, now);
             }
             Request::Release { leases } => {
@@ -157,6 +161,9 @@ impl Driver {
             while let Some(output) = self.parts.engine.poll_output() {
                 if let Output::Registered { new, .. } = output {
                     if let Some(new) = new {
+                        if let Some(client) = held.client {
+                            self.clients.registered(session, new, client, now);
+                        }
                         self.note_held(session, held.lease, new, key, now);
                     }
                     known.push((held.lease, new.map_or(0, |lease| lease.0)));

@@ -14,6 +14,7 @@ mod assemble;
 mod btf;
 mod cgroup;
 mod closed;
+pub mod clients;
 mod connections;
 #[expect(unsafe_code, reason = "a socket option that no crate wraps")]
 mod deferred;

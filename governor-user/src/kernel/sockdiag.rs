@@ -3,6 +3,8 @@
 //!
 //! A dump that was interrupted, timed out or malformed is an error, never an empty table.
 
+mod find;
+
 use netlink_packet_core::{
     Emitable, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader,
     NlasIterator, Parseable,

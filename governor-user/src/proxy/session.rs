@@ -3,7 +3,7 @@
 
 use super::outbox::{Drain, End, Outbox};
 use super::peer::{ExitWatch, Peer};
-use crate::daemon::driver::Message;
+use crate::daemon::messages::Message;
 use bytes::BytesMut;
 use governor_common::wire::error::FrameError;
 use governor_common::wire::reply::Reply;

@@ -1,0 +1,95 @@
+//! What the rest of the daemon tells the driver: what proxies do, what the kernel found, and what the control API asks.
+
+use super::clients::Watched;
+use super::journal::Entry;
+use super::key_orders::KeyRefused;
+use super::view::View;
+use crate::control::api;
+use crate::kernel::clients::Finding;
+use crate::proxy::outbox::Outbox;
+use crate::proxy::peer::Peer;
+use governor_common::wire::request::Request;
+use governor_engine::id::SessionId;
+use governor_engine::policy::Policy;
+use governor_engine::snapshot::LeaseView;
+use governor_engine::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// What the rest of the daemon tells the driver.
+#[derive(Debug)]
+pub enum Message {
+    /// A proxy connected and may speak.
+    Opened {
+        /// Its session.
+        session: SessionId,
+        /// Who it is.
+        peer: Peer,
+        /// Where its replies go.
+        outbox: Outbox,
+    },
+    /// It said something.
+    Requests {
+        /// Its session.
+        session: SessionId,
+        /// Request ids and requests in order.
+        requests: Vec<(u32, Request)>,
+    },
+    /// Its connection is gone, its process may live.
+    Lost {
+        /// Its session.
+        session: SessionId,
+        /// Is told how long its leases outlive the connection, by the policy of this moment.
+        grace: oneshot::Sender<Duration>,
+    },
+    /// Its process is gone.
+    Gone {
+        /// Its session.
+        session: SessionId,
+    },
+    /// What the kernel says of the clients it was asked for.
+    Clients(Vec<Finding<Watched>>),
+    /// The control API asks.
+    Ask(Ask),
+    /// Stop: announce it, then end when no lease is left or the time is up.
+    Stop {
+        /// How long to wait for leases.
+        within: Duration,
+    },
+}
+
+/// Questions and orders of the control API.
+#[derive(Debug)]
+pub enum Ask {
+    /// Everything at a glance.
+    View(oneshot::Sender<View>),
+    /// All leases, with a view of the same moment.
+    Leases(oneshot::Sender<(View, Vec<LeaseView>)>),
+    /// One decision.
+    Explain(u64, oneshot::Sender<Option<(Entry, Instant)>>),
+    /// Obey this policy from now on.
+    Policy(Box<Policy>, oneshot::Sender<()>),
+    /// Switch the bypass.
+    Bypass {
+        /// On or off.
+        on: bool,
+        /// Ends by itself after this.
+        for_seconds: Option<u64>,
+        /// Whether the switch could be kept.
+        answer: oneshot::Sender<anyhow::Result<()>>,
+    },
+    /// Every override of a key.
+    KeyOverrides(oneshot::Sender<Vec<api::KeyOverride>>),
+    /// Set or take away the override of a key.
+    Key {
+        /// Its keyed hash or label.
+        name: String,
+        /// What to set; `None`: take it away.
+        order: Option<api::KeyOverrideRequest>,
+        /// Who orders it.
+        by: String,
+        /// What came of it.
+        answer: oneshot::Sender<Result<api::KeyOverrideChange, KeyRefused>>,
+    },
+    /// Somebody changed something elsewhere.
+    Record(Box<api::Event>),
+}
