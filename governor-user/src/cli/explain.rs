@@ -39,6 +39,21 @@ fn text(decision: &Decision) -> String {
             n.active_keys
         ),
     );
+    if let Some(org) = &decision.org {
+        facts.add("org", key_name(Some(org), None));
+    }
+    if let Some(class) = &decision.class {
+        facts.add("class", class.clone());
+    }
+    if n.limit > 0 {
+        facts.add("limit", format!("{} of at most {}", n.limited, n.limit));
+    }
+    if let Some(priority) = decision.priority.as_deref().filter(|priority| *priority != "normal") {
+        facts.add("priority", priority.to_owned());
+    }
+    if let Some(level) = decision.level.as_deref().filter(|level| *level != "normal") {
+        facts.add("level", level.to_owned());
+    }
     facts.add("node", format!("{} counted requests, cap {}", n.node_counted, n.node_cap));
     facts.add("waited", duration(decision.waited_seconds));
     facts.add("session", decision.session.to_string());
@@ -92,6 +107,43 @@ mod tests {
         node      107 counted requests, cap 1000
         waited    30s
         session   3
+        ");
+    }
+
+    #[test]
+    fn a_ceiling_names_the_org_the_class_and_both_numbers() {
+        let mut decision = Decision {
+            id: "0001000000000009".into(),
+            pool: "chat".into(),
+            key: Some("ab".repeat(16)),
+            org: Some("cd".repeat(16)),
+            class: Some("tier0".into()),
+            priority: Some("sheddable".into()),
+            level: Some("high".into()),
+            reason: "class_cap".into(),
+            origin: "org".into(),
+            status: 429,
+            retry_after_seconds: 1.0,
+            numbers: Numbers { limit: 100, limited: 100, in_flight: 90, capacity: 98, ..Numbers::default() },
+            ..Decision::default()
+        };
+        decision.explanation = explain(&decision);
+        insta::assert_snapshot!(text(&decision), @"
+        The request was refused by the ceiling of its class tier0: 100 of at most 100 requests. It was answered 429 with origin org and told to come back after 1 s.
+
+        decision  0001000000000009, 0s ago
+        outcome   refused with 429, retry after 1s
+        rule      class_cap (origin org)
+        pool      chat: 90 of 98 slots in use, 0 parked
+        key       abababababab…: 0 in flight, share 0; active keys 0
+        org       cdcdcdcdcdcd…
+        class     tier0
+        limit     100 of at most 100
+        priority  sheddable
+        level     high
+        node      0 counted requests, cap 0
+        waited    0s
+        session   0
         ");
     }
 }

@@ -34,6 +34,9 @@ fn rule(decision: &Decision) -> String {
     let pool = &decision.pool;
     let use_now = format!("{} of {} slots in use", n.in_flight, n.capacity);
     match decision.reason.as_str() {
+        "fair_share" if decision.origin == "org" => {
+            format!("by fair share: its org held {} with a share of {}, {use_now}.", n.unit_in_flight, n.share,)
+        }
         "fair_share" => format!(
             "by fair share: its key held {} with a share of {} while pool {pool} was congested, {use_now} by {} active {}.",
             n.key_in_flight,
@@ -53,6 +56,26 @@ fn rule(decision: &Decision) -> String {
         }
         "key_queue_full" => format!("because its key has as many requests parked in pool {pool} as it may."),
         "queue_full" => format!("because too many requests are parked: {} in pool {pool}.", n.parked),
+        "overload" => format!(
+            "by overload: the node's level was {} and the request {}.",
+            decision.level.as_deref().unwrap_or("high"),
+            decision.priority.as_deref().unwrap_or("normal"),
+        ),
+        "suspended" => {
+            "because an operator suspended its key; governorctl key says who, until when and why.".to_owned()
+        }
+        "key_cap" => format!("by the cap of its key: {} of at most {} requests.", n.limited, n.limit),
+        "org_cap" => format!("by the cap of its org: {} of at most {} requests.", n.limited, n.limit),
+        "class_cap" => format!(
+            "by the ceiling of its class{}: {} of at most {} requests.",
+            decision.class.as_ref().map(|class| format!(" {class}")).unwrap_or_default(),
+            n.limited,
+            n.limit,
+        ),
+        "sub_capacity" => format!(
+            "because its kind of traffic held {} of the {} slots of pool {pool} it may hold: {use_now}, {} parked.",
+            n.limited, n.limit, n.parked,
+        ),
         other => format!("by the rule {other}, with {use_now} in pool {pool}."),
     }
 }
@@ -97,6 +120,9 @@ mod tests {
                 parked: 12,
                 node_counted: 1000,
                 node_cap: 1000,
+                limit: 50,
+                limited: 50,
+                unit_in_flight: 30,
                 ..Numbers::default()
             },
             explanation: String::new(),
@@ -113,6 +139,13 @@ mod tests {
             ("node_cap", "node", "1000 counted requests of at most 1000"),
             ("key_queue_full", "key", "as many requests parked"),
             ("queue_full", "pool", "too many requests are parked"),
+            ("overload", "node", "level was high and the request normal"),
+            ("suspended", "key", "an operator suspended its key"),
+            ("key_cap", "key", "cap of its key: 50 of at most 50 requests"),
+            ("org_cap", "org", "cap of its org: 50 of at most 50 requests"),
+            ("class_cap", "org", "ceiling of its class: 50 of at most 50 requests"),
+            ("sub_capacity", "pool", "held 50 of the 50 slots of pool chat it may hold"),
+            ("fair_share", "org", "its org held 30 with a share of 9"),
             ("from_a_newer_daemon", "org", "the rule from_a_newer_daemon"),
         ] {
             let text = explain(&refused(reason, origin, 429));
