@@ -3,10 +3,14 @@
 
 mod admission;
 mod advise;
+mod clients;
 mod connections;
 mod gateway;
+mod idle;
+mod keys;
 mod metrics;
 mod overload;
+mod plans;
 mod secrets;
 mod sessions;
 mod settings;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use support::daemon::Setup;
 
 /// A proxy that speaks the protocol by hand.
-struct Raw {
+pub(crate) struct Raw {
     stream: UnixStream,
     buffer: BytesMut,
 }
@@ -25,11 +25,23 @@ impl Raw {
         Self { stream, buffer: BytesMut::new() }
     }
 
-    fn greeted(socket: &Path) -> Self {
+    pub(crate) fn greeted(socket: &Path) -> Self {
+        Self::greeted_as(socket, VERSION)
+    }
+
+    fn greeted_as(socket: &Path, version: u16) -> Self {
         let mut raw = Self::connect(socket);
-        raw.send(1, &Request::Hello(Hello { version: VERSION, name: "raw".to_owned(), resume: None }));
-        assert!(matches!(raw.reply_to(1), Reply::Welcome(_)));
+        raw.send(1, &Request::Hello(Hello { version, name: "raw".to_owned(), resume: None }));
+        assert!(matches!(raw.reply_to(1), Reply::Welcome(welcome) if welcome.version == version));
         raw
+    }
+
+    /// One request of the pool, changed by `with`, and its answer.
+    pub(crate) fn acquire(&mut self, id: u32, with: impl FnOnce(&mut Acquire)) -> Reply {
+        let mut acquire = Acquire { pool: "chat".to_owned(), ..Acquire::default() };
+        with(&mut acquire);
+        self.send(id, &Request::Acquire(acquire));
+        self.reply_to(id)
     }
 
     fn send(&mut self, id: u32, request: &Request) {
@@ -76,6 +88,22 @@ fn a_frame_that_is_not_understood_is_answered_and_the_session_lives_on() {
     assert!(matches!(raw.reply_to(5), Reply::Error { code: ErrorCode::Unsupported, .. }));
     raw.send(6, &Request::Ping);
     assert_eq!(raw.reply_to(6), Reply::Pong);
+}
+
+#[test]
+fn a_proxy_of_version_1_is_served_as_it_was_and_told_nothing_new() {
+    let classes = "[node]\ncaps_mode = \"enforce\"\ndefault_class = \"tier0\"\n[classes.tier0]\ncap = 1\n";
+    let daemon = Setup::new(&format!("{classes}{}", crate::world::pool(1, 4, ""))).start();
+    let mut old = Raw::greeted_as(&daemon.socket(), 1);
+    let org = governor_common::wire::KeyHash([7; 16]);
+    let granted = old.acquire(2, |acquire| acquire.org = Some(org));
+    assert!(matches!(granted, Reply::Grant(_)), "{granted:?}");
+    let refused = old.acquire(3, |acquire| acquire.org = Some(org));
+    assert!(matches!(refused, Reply::Shed(ref shed) if shed.reason == "class_cap"), "{refused:?}");
+    // The org reached its ceiling twice by now: a proxy of version 2 would have been asked for its tier.
+    old.send(4, &Request::Ping);
+    let unasked = std::iter::from_fn(|| old.next().filter(|(id, _)| *id != 4));
+    assert!(unasked.into_iter().all(|(_, reply)| !matches!(reply, Reply::TierAsk { .. })));
 }
 
 #[test]

@@ -31,7 +31,8 @@ fn path(key: &str) -> String {
 
 fn sentence(change: &KeyOverrideChange) -> String {
     let name = key_name(Some(&change.key), change.label.as_deref());
-    format!("key {name}: {}, it was {}\n", state(change.after.as_ref()), state(change.before.as_ref()))
+    let note = change.note.as_ref().map(|note| format!("note: {note}\n")).unwrap_or_default();
+    format!("key {name}: {}, it was {}\n{note}", state(change.after.as_ref()), state(change.before.as_ref()))
 }
 
 fn state(over: Option<&KeyOverride>) -> String {
@@ -102,6 +103,7 @@ mod tests {
             label: capped.label.clone(),
             before: before.cloned(),
             after: after.cloned(),
+            note: None,
         };
         assert_eq!(
             sentence(&change(None, Some(&capped))),

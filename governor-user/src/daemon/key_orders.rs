@@ -9,6 +9,7 @@ use crate::config::value::identity;
 use crate::control::api::{self, KeySetting};
 use governor_engine::id::KeyId;
 use governor_engine::io::Input;
+use governor_engine::policy::{FairShare, Mode, PoolPolicy};
 use governor_engine::time::Instant;
 
 /// Characters of a reason at most.
@@ -83,6 +84,7 @@ impl Driver {
             label,
             before: before.as_ref().map(|kept| shown(kept, wall)),
             after: with.as_ref().map(|kept| shown(kept, wall)),
+            note: with.as_ref().and_then(|with| self.unheeded(with.setting)),
         };
         let action = if with.is_some() { "key" } else { "key-clear" };
         let reason = with.and_then(|with| with.reason);
@@ -106,6 +108,21 @@ impl Driver {
             let after = None::<api::KeyOverride>;
             self.parts.audit.record(&event(ITSELF, "key-expired", &gone.key, &before, &after, gone.reason));
         }
+    }
+
+    /// What of a setting changes nothing as the daemon is configured.
+    fn unheeded(&self, setting: KeySetting) -> Option<String> {
+        let policy = &self.parts.policy;
+        let shares =
+            |pool: &PoolPolicy| matches!(pool.fair_share, FairShare::MaxMin { .. }) && pool.mode == Mode::Enforce;
+        let mut notes = Vec::new();
+        if setting.cap.is_some_and(|cap| cap > 0) && policy.node.caps_mode == Mode::Observe {
+            notes.push("its cap is only recorded: node.caps_mode is observe");
+        }
+        if (setting.weight.is_some() || setting.floor.is_some()) && !policy.pools.iter().any(shares) {
+            notes.push("weight and floor change no share: no pool enforces fair_share = \"max-min\"");
+        }
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 
     fn key_called(&self, name: &str) -> Result<KeyId, KeyRefused> {

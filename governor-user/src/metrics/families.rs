@@ -11,7 +11,7 @@ use governor_common::wire::reply::Level;
 use governor_engine::io::Reason;
 use governor_engine::snapshot::{MemberState, PoolView};
 
-/// Keys with a series of their own per pool; the rest are summed as `other`.
+/// Keys, and orgs, with a series of their own per pool; the rest are summed as `other`.
 const TOP_KEYS: usize = 10;
 
 /// All metrics as OpenMetrics text.
@@ -40,6 +40,7 @@ fn page(view: &View, seen: &Observation, recorder: &Recorder) -> Page {
     node(&mut page, view, recorder);
     for_pools(&mut page, view);
     leases(&mut page, view);
+    policy(&mut page, view);
     records(&mut page, view);
     kernel::write(&mut page, seen);
     page
@@ -151,16 +152,8 @@ fn members(page: &mut Page, pools: &[PoolView]) {
 fn keys(pools: &[PoolView]) -> Vec<Row<f64>> {
     let mut rows = Vec::new();
     for pool in pools {
-        let mut keys: Vec<_> = pool.keys.iter().filter(|key| key.in_flight > 0).collect();
-        keys.sort_by_key(|key| (core::cmp::Reverse(key.in_flight), key.key));
-        let (top, rest) = keys.split_at(keys.len().min(TOP_KEYS));
-        for key in top {
-            // The first half of the keyed hash tells keys apart and says nothing about them.
-            let name: String = translate::hash(key.key).to_string().chars().take(16).collect();
-            rows.push((vec![("pool", pool.name.clone()), ("key", name)], f64::from(key.in_flight)));
-        }
-        let other: u32 = rest.iter().map(|key| key.in_flight).sum();
-        rows.push((vec![("pool", pool.name.clone()), ("key", "other".to_owned())], f64::from(other)));
+        let keys = pool.keys.iter().map(|key| (translate::hash(key.key).to_string(), key.in_flight));
+        heaviest(&mut rows, &pool.name, "key", keys.collect());
     }
     rows
 }
@@ -172,6 +165,7 @@ fn leases(page: &mut Page, view: &View) {
         ("expired", totals.expired),
         ("session_gone", totals.session_gone),
         ("revoked", totals.revoked),
+        ("reclaimed", totals.reclaimed),
     ];
     let rows = causes.map(|(cause, count)| (vec![("cause", cause.to_owned())], count));
     page.counter("leases_ended", "Leases ended, by cause", rows.to_vec());
@@ -180,6 +174,65 @@ fn leases(page: &mut Page, view: &View) {
         "Releases and renewals of leases that were not there",
         vec![(Vec::new(), totals.unknown)],
     );
+}
+
+/// Idle leases, nested work, tiers and what operators set.
+fn policy(page: &mut Page, view: &View) {
+    let totals = &view.snapshot.totals;
+    let one = |count: u64| vec![(Vec::new(), count)];
+    page.counter("suspends", "Leases suspended", one(totals.suspended));
+    page.counter("resumes", "Suspended leases resumed", one(totals.resumed));
+    page.counter("hops", "Hops: they shared the lease of their work", one(totals.hops));
+    page.counter("tier_asks", "Tiers asked for, of orgs at their base ceiling", one(totals.tier_asks));
+    let set = u32::try_from(view.snapshot.overrides.len()).unwrap_or(u32::MAX);
+    page.gauge("key_overrides", "Keys with an operator's override", vec![(Vec::new(), set.into())]);
+    let shed = match view.snapshot.level {
+        governor_engine::io::Level::Normal => 0.0,
+        governor_engine::io::Level::Elevated => 1.0,
+        governor_engine::io::Level::High => 2.0,
+        governor_engine::io::Level::Overloaded => 3.0,
+    };
+    page.gauge(
+        "shed_level",
+        "Level that may refuse work: 2 sheddable requests, 3 all but critical",
+        vec![(Vec::new(), shed)],
+    );
+    let pools = &view.snapshot.pools;
+    page.gauge(
+        "pool_oversubscribed",
+        "1 while the floors of those that ask exceed what max-min may hand out",
+        pools.iter().map(|pool| (vec![("pool", pool.name.clone())], u8::from(pool.oversubscribed).into())).collect(),
+    );
+    let kinds = pools.iter().flat_map(|pool| pool.traffic.iter().map(move |kind| (pool, kind)));
+    page.gauge(
+        "traffic_in_flight",
+        "Slots held by a kind of traffic with a bound of its own",
+        kinds
+            .map(|(pool, kind)| {
+                (vec![("pool", pool.name.clone()), ("traffic", kind.name.clone())], f64::from(kind.in_flight))
+            })
+            .collect(),
+    );
+    let mut rows = Vec::new();
+    for pool in pools {
+        let orgs = pool.orgs.iter().map(|org| (translate::org_hash(org.org).to_string(), org.in_flight));
+        heaviest(&mut rows, &pool.name, "org", orgs.collect());
+    }
+    page.gauge("org_in_flight", "Slots held by the orgs that hold most, the rest as \"other\"", rows);
+}
+
+/// The rows of those that hold most and one for the rest. The first half of a keyed hash tells them apart and says nothing
+/// about them.
+fn heaviest(rows: &mut Vec<Row<f64>>, pool: &str, label: &'static str, mut all: Vec<(String, u32)>) {
+    all.retain(|(_, in_flight)| *in_flight > 0);
+    all.sort_by(|(a, held_a), (b, held_b)| held_b.cmp(held_a).then_with(|| a.cmp(b)));
+    let (top, rest) = all.split_at(all.len().min(TOP_KEYS));
+    for (hash, in_flight) in top {
+        let name: String = hash.chars().take(16).collect();
+        rows.push((vec![("pool", pool.to_owned()), (label, name)], f64::from(*in_flight)));
+    }
+    let other: u32 = rest.iter().map(|(_, in_flight)| in_flight).sum();
+    rows.push((vec![("pool", pool.to_owned()), (label, "other".to_owned())], f64::from(other)));
 }
 
 fn in_flight(view: &View) -> u32 {

@@ -75,6 +75,9 @@ pub struct KeyOverrideChange {
     pub before: Option<KeyOverride>,
     /// What holds now.
     pub after: Option<KeyOverride>,
+    /// Why it may do less than it seems to; `null` when it does all.
+    #[serde(default)]
+    pub note: Option<String>,
 }
 
 /// Which events `GET /v1/events` answers.
