@@ -5,7 +5,8 @@ use super::args::{Args, Command, Format};
 use super::client::Client;
 use super::render::Style;
 use super::{
-    advise, bypass, cgroups, clean, completions, config, doctor, events, explain, key, keys, leases, listeners, namespaces, pools, set, status,
+    advise, bypass, cgroups, clean, completions, config, doctor, events, explain, key, keys, leases, listeners,
+    namespaces, pools, set, status,
 };
 use crate::control::api::KeyOverrideRequest;
 use clap::Parser;

@@ -127,15 +127,15 @@ impl Driver {
 
     /// What runs again is demand like any other.
     fn resume(&mut self, session: SessionId, request: RequestId, lease: LeaseId, wait: Option<u32>, now: Instant) {
+        let max_wait = wait.map(|ms| Duration::from_millis(ms.into()));
         let engine = &self.parts.engine;
         let pool = engine.pool_of(lease).filter(|_| engine.holder(lease) == Some(session));
         if let Some(pool) = pool {
             let name = engine.pool_name(pool).unwrap_or_default().to_owned();
-            let max_wait = wait.map(|ms| Duration::from_millis(ms.into()));
             let asked = Acquire { session, request, pool, key: engine.key_of(lease), max_wait, ..Acquire::default() };
             self.note_asked(&asked, &name, now);
         }
-        self.parts.engine.handle_input(Input::Resume { session, request, lease }, now);
+        self.parts.engine.handle_input(Input::Resume { session, request, lease, max_wait }, now);
     }
 
     fn refuse(&self, session: SessionId, id: u32, message: &str) {

@@ -13,8 +13,8 @@ mod abandoned;
 mod assemble;
 mod btf;
 mod cgroup;
-mod closed;
 pub mod clients;
+mod closed;
 mod connections;
 #[expect(unsafe_code, reason = "a socket option that no crate wraps")]
 mod deferred;

@@ -105,7 +105,7 @@ impl State {
     }
 
     fn in_words_of_a_record(&self, decision: io::Decision) -> Decision {
-        let entry = Entry { decision, pool: self.pool.clone(), label: None };
+        let entry = Entry { decision, pool: self.pool.clone(), label: None, class: None };
         views::numbers(&entry, Instant::ZERO)
     }
 

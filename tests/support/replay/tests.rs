@@ -19,6 +19,7 @@ fn record(reason: &str, origin: &str, numbers: Numbers) -> Decision {
         waited_seconds: 30.0,
         numbers,
         explanation: String::new(),
+        ..Decision::default()
     }
 }
 
