@@ -7,7 +7,8 @@ use support::daemon::Daemon;
 /// Runs `governorctl` against the daemon and writes down all of it: both outputs and an exit code that is not 0.
 pub(crate) fn of(daemon: &Daemon, arguments: &[&str]) -> String {
     let folder = daemon.socket().parent().unwrap().display().to_string();
-    written(&daemon.ctl(arguments), &[(folder, "FOLDER"), (daemon.pid().to_string(), "PID")])
+    let user = format!("uid {}", rustix::process::geteuid().as_raw());
+    written(&daemon.ctl(arguments), &[(folder, "FOLDER"), (daemon.pid().to_string(), "PID"), (user, "uid UID")])
 }
 
 /// The same of an output, with texts to replace by a name.
@@ -41,6 +42,7 @@ fn word(word: &str) -> String {
         16 if hex => "ID",
         12 | 32 if hex => "KEY",
         _ if is_time(core) => "TIME",
+        20 if core.ends_with('Z') && core.as_bytes()[10] == b'T' => "DATE",
         _ => core,
     };
     format!("{name}{rest}")

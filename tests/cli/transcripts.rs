@@ -201,3 +201,78 @@ fn doctor_says_of_every_hook_what_was_tried_and_what_is_lost() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_capped_listed_and_set_free_again() {
+    let busy = busy().await;
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--cap", "1", "--for", "1h", "--reason", "runaway job"]), @"
+    key batch: cap 1 for TIME, it was no override
+    note: its cap is only recorded: node.caps_mode is observe
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["key"]), @"
+    KEY  LABEL  OVERRIDE  ENDS IN  SET BY  SET AT  REASON
+    KEY  batch  cap 1  TIME  uid UID  DATE  runaway job
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["keys"]), @"
+    POOL  KEY  LABEL  IN FLIGHT  PARKED  SHARE  WEIGHT  FLOOR  CAP  OVERRIDE
+    chat  KEY  batch  2  1  2  1  0  1  yes
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--clear"]), @"key batch: no override, it was cap 1 for TIME");
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--clear"]), @"
+    governorctl: key KEY has no override
+    (exit code 1)
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "nobody", "--suspend"]), @r#"
+    governorctl: no key is called "nobody"; name it by its label or by its 32 hexadecimal digits, as governorctl keys shows them
+    (exit code 1)
+    "#);
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--floor", "4", "--cap", "2"]), @"
+    governorctl: a floor of 4 is above its own cap of 2
+    (exit code 1)
+    ");
+    busy.daemon.wait_for("/v1/events?last_seconds=600", |events| events.as_array().is_some_and(|all| all.len() == 2));
+    insta::assert_snapshot!(of(&busy.daemon, &["events", "--last", "10m"]), @"
+    WHEN  WHO  WHAT  SUBJECT  BEFORE  AFTER  REASON
+    DATE  uid UID  key  KEY  -  cap 1  runaway job
+    DATE  uid UID  key-clear  KEY  cap 1  -  -
+    ");
+}
+
+#[test]
+fn a_key_needs_a_setting_that_fits_it() {
+    let daemon = quiet();
+    for (arguments, words) in [
+        (&["key", "--cap", "1"][..], "<KEY>"),
+        (&["key", "batch", "--for", "1h"], "--cap"),
+        (&["key", "batch", "--clear", "--suspend"], "cannot be used with"),
+        (&["key", "--clear"], "<KEY>"),
+        (&["key", "batch"], "--cap"),
+    ] {
+        let said = of(&daemon, arguments);
+        assert!(said.contains(words) && said.ends_with("(exit code 2)"), "{arguments:?}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orgs_show_their_class_and_what_they_may_hold() {
+    let daemon =
+        Setup::new("[pools.chat]\nfair_share = \"max-min\"\n[pools.chat.members.a]\nslots = 8\nreserve = 0\n").start();
+    let governor = crate::world::client(&daemon).await;
+    let ask = governor_client::AcquireRequest::new("chat").key(governor.key(b"k")).label("batch");
+    let lease = governor.acquire(ask.org(governor.key(b"acme")).class("tier0")).await.unwrap();
+    insta::assert_snapshot!(of(&daemon, &["keys", "--orgs"]), @"
+    ORG  CLASS  TIER  REQUESTS  CAP  POOL  IN FLIGHT  PARKED  SHARE  WEIGHT  FLOOR
+    KEY  tier0  -  1  100  chat  1  0  7  1  0
+    ");
+    insta::assert_snapshot!(of(&daemon, &["keys"]), @"
+    POOL  KEY  LABEL  ORG  IN FLIGHT  PARKED  SHARE
+    chat  KEY  batch  KEY…  1  0  7
+    ");
+    let suspended = lease.suspend();
+    daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0);
+    insta::assert_snapshot!(of(&daemon, &["leases"]), @"
+    LEASE  POOL  MEMBER  KEY  KIND  SESSION  AGE  IDLE  EXPIRES IN  ORG  STATE
+    ID  chat  a  batch  ordinary  1  TIME  -  TIME  KEY…  suspended
+    ");
+    drop(suspended);
+}

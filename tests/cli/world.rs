@@ -43,10 +43,7 @@ pub(crate) struct Busy {
 /// `batch` holds both slots and waits for a third, `user` was refused.
 pub(crate) async fn busy() -> Busy {
     let daemon = quiet();
-    let config = Config { name: "gateway".to_owned(), secret: NodeSecret::new(b"cli"), ..Config::new(daemon.socket()) };
-    let governor = Governor::start(config);
-    let mut connected = governor.connected();
-    soon(connected.wait_for(|connected| *connected)).await.unwrap();
+    let governor = client(&daemon).await;
     let ask = |key: &str| AcquireRequest::new("chat").key(governor.key(key.as_bytes())).label(key);
     let mut held = Vec::new();
     for _ in 0..2 {
@@ -64,6 +61,15 @@ pub(crate) async fn busy() -> Busy {
         daemon
     });
     Busy { daemon: daemon.await.unwrap(), decision, _held: held, _waiting: waiting }
+}
+
+/// A client that has greeted the daemon.
+pub(crate) async fn client(daemon: &Daemon) -> Governor {
+    let config = Config { name: "gateway".to_owned(), secret: NodeSecret::new(b"cli"), ..Config::new(daemon.socket()) };
+    let governor = Governor::start(config);
+    let mut connected = governor.connected();
+    soon(connected.wait_for(|connected| *connected)).await.unwrap();
+    governor
 }
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {

@@ -105,7 +105,7 @@ async fn a_kind_of_traffic_cannot_fill_the_slots_of_the_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_org_gets_its_floor_while_another_fills_the_pool_with_many_keys() {
-    let base = governor_client::Governor::start(crate::world::config(std::path::Path::new("/nonexistent")));
+    let base = Governor::start(crate::world::config(std::path::Path::new("/nonexistent")));
     let id = base.key(b"small");
     let orgs = format!("[orgs.small]\nid = \"{id}\"\nfloor = 3\n");
     let lines = "fair_share = \"max-min\"\nfair_share_mode = \"enforce\"\nheadroom = 0";

@@ -75,9 +75,10 @@ pub(super) enum Command {
     },
     /// Cap, weigh, guarantee or suspend one key at run time; without a key, list what is set
     #[command(group(ArgGroup::new("setting").args(["cap", "weight", "floor", "suspend"]).multiple(true)))]
+    #[command(group(ArgGroup::new("order").args(["cap", "weight", "floor", "suspend", "clear"]).multiple(true)))]
     Key {
         /// Key, by its label or its 32 hexadecimal digits
-        #[arg(value_name = "KEY", required_if_eq("clear", "true"))]
+        #[arg(value_name = "KEY", required_if_eq("clear", "true"), requires = "order")]
         key: Option<String>,
         /// Requests on the node at most, in flight and parked; 0 lifts its cap
         #[arg(long, value_name = "COUNT", requires = "key")]

@@ -5,6 +5,7 @@ use super::driver::Driver;
 use super::messages::Ask;
 use super::view::{SessionView, View};
 use governor_engine::io::Input;
+use governor_engine::snapshot::LeaseView;
 use governor_engine::time::Instant;
 use std::collections::BTreeSet;
 
@@ -12,8 +13,11 @@ impl Driver {
     pub(super) fn answer(&mut self, ask: Ask, now: Instant) {
         // Whoever asked may have gone: an answer nobody waits for is dropped.
         match ask {
-            Ask::View(answer) => drop(answer.send(self.view(now))),
-            Ask::Leases(answer) => drop(answer.send((self.view(now), self.parts.engine.leases()))),
+            Ask::View(answer) => drop(answer.send(self.view(&[], now))),
+            Ask::Leases(answer) => {
+                let leases = self.parts.engine.leases();
+                drop(answer.send((self.view(&leases, now), leases)));
+            }
             Ask::Explain(id, answer) => drop(answer.send(self.journal.find(id).cloned().map(|entry| (entry, now)))),
             Ask::Policy(policy, answer) => {
                 self.parts.policy = (*policy).clone();
@@ -37,9 +41,11 @@ impl Driver {
         }
     }
 
-    fn view(&self, now: Instant) -> View {
+    fn view(&self, leases: &[LeaseView], now: Instant) -> View {
         let snapshot = self.parts.engine.snapshot();
-        let keys: BTreeSet<_> = snapshot.pools.iter().flat_map(|pool| pool.keys.iter().map(|key| key.key)).collect();
+        // A key that only has suspended leases counts in no pool.
+        let active = snapshot.pools.iter().flat_map(|pool| pool.keys.iter().map(|key| key.key));
+        let keys: BTreeSet<_> = active.chain(leases.iter().filter_map(|lease| lease.key)).collect();
         let labels =
             keys.into_iter().filter_map(|key| self.labels.of(key).map(|label| (key, label.to_owned()))).collect();
         let engine = &self.parts.engine;

@@ -18,7 +18,7 @@ pub struct View {
     pub epoch: u16,
     /// The engine.
     pub snapshot: Snapshot,
-    /// Labels of the keys in the snapshot.
+    /// Labels of the keys in the snapshot and of the leases asked for with it.
     pub labels: BTreeMap<KeyId, String>,
     /// Names of the classes in the snapshot.
     pub classes: BTreeMap<ClassId, String>,
