@@ -1,6 +1,8 @@
 //! What came of a run, in figures. Pure arithmetic over what the simulation noted. A *request* is what a program wants:
 //! a first try and, when that is refused, its retries; it has failed when all of them were refused.
 
+use std::collections::BTreeMap;
+
 /// One run's figures. Percentages are 0–100, waits in seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
@@ -24,8 +26,10 @@ pub struct Figures {
     pub heavy_failed_percent: f64,
     /// Tries that were refused, of all keys.
     pub refused_percent: f64,
-    /// Jain's index over the keys of what each had, relative to its max-min share of the pool: 1 is fair.
+    /// Jain's index over the orgs, and the keys without one, of what each had, relative to its max-min share of the pool: 1 is fair.
     pub jain: f64,
+    /// Ordinary slots in use by each org, in percent of all.
+    pub org_percent: BTreeMap<u32, f64>,
     /// Decisions that were recorded and not carried out.
     pub would_have: u32,
     /// Waits of granted requests of light keys, ascending.
@@ -46,7 +50,7 @@ pub struct Sample {
 }
 
 impl Figures {
-    /// A figure by its field's name.
+    /// A figure by its field's name; `org_N_percent` for those of an org.
     #[must_use]
     pub fn by_name(&self, name: &str) -> Option<f64> {
         Some(match name {
@@ -62,7 +66,10 @@ impl Figures {
             "refused_percent" => self.refused_percent,
             "jain" => self.jain,
             "would_have" => f64::from(self.would_have),
-            _ => return None,
+            _ => {
+                let org = name.strip_prefix("org_")?.strip_suffix("_percent")?.parse().ok()?;
+                *self.org_percent.get(&org)?
+            }
         })
     }
 }

@@ -54,6 +54,8 @@ pub(super) struct Group {
     pub(super) streams: u32,
     /// Between the end of one request and the next, evenly within.
     pub(super) pause_seconds: [f64; 2],
+    /// The org that all of them are of, if any.
+    pub(super) org: Option<u32>,
     /// Whether these are the ones to protect.
     #[serde(default)]
     pub(super) light: bool,
@@ -150,6 +152,7 @@ impl Workload {
             include_str!("../../scenarios/one-heavy-nine-light.toml"),
             include_str!("../../scenarios/equals.toml"),
             include_str!("../../scenarios/mixed.toml"),
+            include_str!("../../scenarios/orgs.toml"),
         ];
         texts.map(|text| Self::parse(text).expect("a scenario is sound")).into()
     }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use governor_engine::Engine;
-use governor_engine::id::{KeyId, LeaseId, MemberId, PoolId, RequestId, SessionId};
+use governor_engine::id::{KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId};
 use governor_engine::io::{Acquire, Input, Kind, MemberNews, Output};
-use governor_engine::policy::{FairShare, Headroom, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
+use governor_engine::policy::{
+    ClassPolicy, Entitlement, FairShare, Headroom, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy,
+};
 use governor_engine::time::{Duration, Instant};
 
 use super::figures::{Figures, Sample, Tally, jain, percent, percentile, water_fill};
@@ -70,10 +72,22 @@ impl Workload {
             Choice::Observe | Choice::EqualSplit => FairShare::EqualSplit { threshold: self.pool.threshold },
             Choice::MaxMin => FairShare::MaxMin { headroom: Headroom::default() },
         };
+        // Under the static cap everybody is of a class with a ceiling.
+        let ceiling = (choice == Choice::StaticCap).then_some(self.pool.static_cap);
+        let each = ClassPolicy {
+            name: "each".to_owned(),
+            entitlement: Entitlement { cap: ceiling, ..Entitlement::default() },
+        };
         let max_wait = if choice == Choice::None { 0 } else { self.pool.max_wait_seconds };
         Policy {
             // Guards that are alive renew; here none dies.
-            node: NodePolicy { lease_ttl: Duration::from_secs(2 * self.seconds), ..NodePolicy::default() },
+            node: NodePolicy {
+                lease_ttl: Duration::from_secs(2 * self.seconds),
+                caps_mode: Mode::Enforce,
+                default_class: Some(each.name.clone()),
+                ..NodePolicy::default()
+            },
+            classes: vec![each],
             pools: vec![PoolPolicy {
                 name: "accounts".to_owned(),
                 members: (0..self.pool.members).map(member).collect(),
@@ -215,15 +229,17 @@ impl<'a> World<'a> {
             tally.tries += 1;
         }
         let key = self.programs[index].key;
-        if self.choice == Choice::StaticCap && self.keys[key].holds >= self.workload.pool.static_cap {
-            return self.fail_try(index, Duration::from_secs(1));
-        }
         let request = self.request(index);
         let input = Input::Acquire(Acquire {
             session: SESSION,
             request,
             pool: POOL,
             key: Some(KeyId(key as u128)),
+            org: self.keys[key]
+                .group
+                .org
+                .filter(|_| self.choice != Choice::StaticCap)
+                .map(|org| OrgId(u128::from(org))),
             candidates: vec![],
             sticky: None,
             max_wait: None,
@@ -359,9 +375,22 @@ impl<'a> World<'a> {
             let [shortest, longest] = key.group.pause_seconds;
             f64::from(key.group.streams) * mean / (mean + f64::midpoint(shortest, longest))
         };
-        let demands: Vec<f64> = self.keys.iter().map(demand).collect();
+        // Who shares: an org, or a key without one.
+        let mut units: BTreeMap<(Option<u32>, usize), (f64, f64)> = BTreeMap::new();
+        for (index, (key, had)) in self.keys.iter().zip(&had).enumerate() {
+            let org = key.group.org;
+            let unit = units.entry((org, if org.is_some() { 0 } else { index })).or_default();
+            *unit = (unit.0 + demand(key), unit.1 + had);
+        }
+        let demands: Vec<f64> = units.values().map(|(demand, _)| *demand).collect();
         let shares = water_fill(&demands, slots);
-        let ratios: Vec<f64> = had.iter().zip(&shares).map(|(had, share)| had / share).collect();
+        let ratios: Vec<f64> = units.values().zip(&shares).map(|((_, had), share)| had / share).collect();
+        let mut org_percent = BTreeMap::new();
+        for (key, had) in self.keys.iter().zip(&had) {
+            if let Some(org) = key.group.org {
+                *org_percent.entry(org).or_default() += 100.0 * had / slots;
+            }
+        }
         self.light.waits.sort_by(f64::total_cmp);
         let (light, heavy) = (self.light, self.heavy);
         let figures = Figures {
@@ -376,6 +405,7 @@ impl<'a> World<'a> {
             heavy_failed_percent: heavy.failed_percent(),
             refused_percent: percent(light.refused + heavy.refused, light.tries + heavy.tries),
             jain: jain(&ratios),
+            org_percent,
             would_have: self.would_have,
             light_waits: light.waits,
             samples: self.samples,
