@@ -15,9 +15,11 @@ mod judge;
 mod policy;
 mod retry;
 mod share;
+mod shown;
 mod wait;
 mod wake;
 
+pub(crate) use shown::Shown;
 use std::collections::BTreeMap;
 
 use governor_engine::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, TrafficId};
@@ -156,6 +158,31 @@ enum Answer {
     Not(Reason, Option<Instant>),
 }
 
+impl Parked {
+    /// A plain request that arrives now.
+    fn any(pool: PoolId, who: Who) -> Self {
+        Self {
+            order: 0,
+            session: SessionId(0),
+            request: RequestId(0),
+            pool,
+            who,
+            priority: Priority::Normal,
+            traffic: None,
+            kind: Kind::Ordinary,
+            child: false,
+            ends_with_client: false,
+            candidates: None,
+            sticky: None,
+            arrived: Instant::ZERO,
+            until: Instant::ZERO,
+            deadline: None,
+            task: Task::New,
+            recorded: false,
+        }
+    }
+}
+
 fn index(id: u32) -> usize {
     id as usize
 }
@@ -210,17 +237,5 @@ impl Model {
     /// Requests that count on the node, granted or waiting.
     pub(crate) fn counted(&self) -> u32 {
         self.counted_where(|_| true)
-    }
-
-    /// (pool index, in flight, parked), of pools in the policy.
-    pub(crate) fn pool_counts(&self) -> Vec<(PoolId, u32, u32)> {
-        let ids = (0..self.pools.len()).filter(|p| self.pools[*p].present);
-        ids.map(|p| {
-            let id = PoolId(u32::try_from(p).unwrap());
-            let leases = self.running().filter(|l| l.pool == id).count();
-            let parked = self.parked.iter().filter(|w| w.pool == id).count();
-            (id, u32::try_from(leases).unwrap(), u32::try_from(parked).unwrap())
-        })
-        .collect()
     }
 }

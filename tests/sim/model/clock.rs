@@ -30,7 +30,7 @@ impl Model {
     }
 
     /// When a lease ends by itself, and why.
-    fn lease_end(lease: &Lease) -> (Instant, RevokeReason) {
+    pub(super) fn lease_end(lease: &Lease) -> (Instant, RevokeReason) {
         match lease.reclaimed {
             Some(at) if at <= lease.expires => (at, RevokeReason::Reclaimed),
             _ => (lease.expires, RevokeReason::Expired),
