@@ -158,6 +158,11 @@ fn deferred_connections_are_in_no_queue_before_they_say_something() {
             assert_eq!((row.enqueued_total, row.accepted_total), (Some(1), Some(0)));
             assert!(row.oldest_queued_seconds.is_some_and(|age| age < 30.0), "from when it entered, not from its SYN");
         }
+        // The kernel drops the bare end of each handshake. It refuses nothing, and that is known on every tier.
+        let seen = eventually(&plane, "drops that are no overflows", |seen| {
+            listener(seen, &namespace, port)
+                .is_some_and(|row| row.drops_total >= Some(3) && row.overflows_total == Some(0))
+        });
         let namespace_row = seen.namespaces.iter().find(|row| row.netns == namespace.inode()).unwrap();
         assert!(namespace_row.findings.iter().all(|finding| finding.kind != FindingKind::HalfOpenPressure));
     }

@@ -107,6 +107,15 @@ struct Track {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     namespaces: BTreeMap<u64, BTreeMap<Id, Track>>,
+    overflows: BTreeMap<u64, Overflows>,
+}
+
+/// What a namespace has refused altogether.
+#[derive(Debug, Default)]
+struct Overflows {
+    now: Option<u64>,
+    /// As it was read before its listeners were last looked at, and so before any that came since.
+    at_last_look: Option<u64>,
 }
 
 impl Ledger {
@@ -124,14 +133,17 @@ impl Ledger {
         for track in tracks.values_mut() {
             track.missing = track.missing.saturating_add(1);
         }
+        let overflows = self.overflows.entry(netns).or_default();
+        let quiet = overflows.at_last_look;
+        overflows.at_last_look = overflows.now;
         let mut notes = Vec::new();
         for row in rows {
             let Id::Cookie(cookie) = row.id else {
-                tracks.entry(row.id).or_insert_with(|| Track::new(&row, sight, None)).update(row, now_ns, None);
+                tracks.entry(row.id).or_insert_with(|| Track::new(&row, sight, None, quiet)).update(row, now_ns, None);
                 continue;
             };
             let now = counted(cookie);
-            let track = tracks.entry(row.id).or_insert_with(|| Track::new(&row, sight, now));
+            let track = tracks.entry(row.id).or_insert_with(|| Track::new(&row, sight, now, quiet));
             let known = track.base.is_some();
             track.update(row, now_ns, now);
             if let (false, Some(base), Some(Counted { from_the_first: false, note: None, .. })) =
@@ -144,6 +156,14 @@ impl Ledger {
         notes
     }
 
+    /// Takes in how many packets a namespace has refused altogether, as read at `read_ns`.
+    pub(crate) fn note_overflows(&mut self, netns: u64, overflows: u64, read_ns: u64) {
+        self.overflows.entry(netns).or_default().now = Some(overflows);
+        for track in self.namespaces.get_mut(&netns).into_iter().flat_map(BTreeMap::values_mut) {
+            track.refusals.namespace(overflows, read_ns);
+        }
+    }
+
     /// Shows nothing of a namespace that cannot be reached, but keeps its totals until a walk says that it is gone.
     pub(crate) fn hide(&mut self, netns: u64) {
         for track in self.namespaces.get_mut(&netns).into_iter().flat_map(BTreeMap::values_mut) {
@@ -154,6 +174,7 @@ impl Ledger {
     /// Forgets every namespace that `keep` does not want.
     pub(crate) fn retain(&mut self, keep: impl Fn(u64) -> bool) {
         self.namespaces.retain(|netns, _| keep(*netns));
+        self.overflows.retain(|netns, _| keep(*netns));
     }
 
     /// Depth and backlog of every queue whose backlog is known.
@@ -194,7 +215,7 @@ impl Ledger {
 }
 
 impl Track {
-    fn new(row: &Row, sight: Sight, counted: Option<Counted>) -> Self {
+    fn new(row: &Row, sight: Sight, counted: Option<Counted>, quiet: Option<u64>) -> Self {
         let drops_first = match (counted, sight) {
             (Some(Counted { note: Some(note), .. }), _) => row.drops.and(note.drops),
             (Some(Counted { from_the_first: true, .. }), _) | (_, Sight::Newborn) => row.drops.map(|_| 0),
@@ -211,7 +232,7 @@ impl Track {
             enqueued: 0,
             peak: 0,
             accepted: 0,
-            refusals: Refusals::new(counted.and_then(|counted| counted.opened_ns)),
+            refusals: Refusals::new(counted.and_then(|counted| counted.opened_ns), quiet),
             missing: 0,
         }
     }
@@ -430,6 +451,17 @@ mod tests {
         let view = only(&ledger);
         assert_eq!((view.overflow_syn_total, view.overflow_ack_total), (Some(2), Some(1)));
         assert_eq!((view.overflows_total, view.overflows_since_seconds), (Some(3), Some(2.0)));
+    }
+
+    #[test]
+    fn drops_of_a_newborn_are_no_overflows_while_its_namespace_refuses_nothing() {
+        let mut ledger = Ledger::default();
+        ledger.note_overflows(NETNS, 70, 1);
+        ledger.absorb(NETNS, vec![], NOW, |_| None);
+        ledger.absorb(NETNS, vec![Row { drops: Some(3), ..row(1, 0) }], NOW, |_| None);
+        assert_eq!(only(&ledger).overflows_total, None);
+        ledger.note_overflows(NETNS, 70, NOW + 1);
+        assert_eq!((only(&ledger).drops_total, only(&ledger).overflows_total), (Some(3), Some(0)));
     }
 
     #[test]

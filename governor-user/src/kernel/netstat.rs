@@ -190,6 +190,11 @@ impl Counters {
         track.remember(now);
     }
 
+    /// Packets that a namespace refused for a full accept queue since it was first seen.
+    pub(crate) fn overflows(&self, netns: u64) -> Option<u64> {
+        self.tracks.get(&netns).and_then(|track| named(track.totals).listen_overflows)
+    }
+
     /// What is known of each namespace that could be read, by inode number.
     pub(crate) fn totals(&self) -> impl Iterator<Item = (u64, Totals)> {
         let read = self.tracks.iter().filter(|(_, track)| track.read_at.is_some() && track.missing == 0);

@@ -289,6 +289,8 @@ impl Sampler {
 
     /// Reads one namespace's tables. What cannot be read stays as it was and is reported; it is never taken as empty.
     fn look_at(&mut self, netns: u64, now: Instant, counted: &BTreeMap<u64, Counted>) -> Result<(), Fatal> {
+        // First, so that no listener of the table is older than the counters that the next one is held against.
+        self.count_namespace(netns, now)?;
         let looked = match self.tier {
             Tier::Procfs => self.look_by_procfs(netns),
             Tier::Netlink | Tier::Tracepoint | Tier::Trampoline => self.look_by_diag(netns, now, counted),
@@ -305,7 +307,7 @@ impl Sampler {
             Err(Trouble::Enter(EnterError::Denied)) => {}
             Err(trouble) => drop(self.trouble.insert(netns, trouble.to_string())),
         }
-        self.count_namespace(netns, now)
+        Ok(())
     }
 
     /// Reads a namespace's own counters: inside it, else by a task of it, which shows less.
@@ -313,6 +315,7 @@ impl Sampler {
         if !self.counters.due(netns, now) {
             return Ok(());
         }
+        let read_ns = monotonic_ns();
         let sample = match self.namespaces.visit(netns, netstat::read_here) {
             Ok(sample) => Some(sample),
             Err(EnterError::Stranded(error)) => return Err(Fatal::Stranded(error)),
@@ -322,7 +325,12 @@ impl Sampler {
             }
         };
         match sample {
-            Some(Ok(sample)) => self.counters.absorb(netns, sample, now),
+            Some(Ok(sample)) => {
+                self.counters.absorb(netns, sample, now);
+                if let Some(overflows) = self.counters.overflows(netns) {
+                    self.ledger.note_overflows(netns, overflows, read_ns);
+                }
+            }
             // The totals stay as they were; a namespace never read has none, which is not 0.
             Some(Err(error)) => tracing::debug!(netns, %error, "counters of a namespace not read"),
             None => {}
