@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::admit::Refusal;
 use crate::engine::Engine;
-use crate::id::{ClassId, KeyId, OrgId, SessionId};
+use crate::id::{ClassId, OrgId, SessionId};
 use crate::io::{Origin, Output, Reason};
-use crate::park::{Ask, Parked};
+use crate::park::Ask;
 use crate::party::{Holder, Name, Party};
 use crate::policy::{Mode, TIER_PATIENCE};
 use crate::time::{Duration, Instant};
@@ -131,46 +131,6 @@ impl Engine {
     /// News of an org's tier.
     pub(crate) fn learn_tier(&mut self, org: OrgId, class: Option<ClassId>, ttl: Duration) {
         self.tiers.learn(org, class, self.now, ttl);
-    }
-
-    /// An operator's setting for a key begins, changes or ends.
-    pub(crate) fn override_key(&mut self, key: KeyId, with: Option<crate::policy::Override>) {
-        if with.is_some_and(|with| with.check().is_err()) {
-            self.totals.policies_refused += 1;
-            return;
-        }
-        let with = with.filter(|with| with.until.is_none_or(|until| until > self.now));
-        let timer = crate::engine::Timer::Override(key);
-        let overrides = &mut self.parties.settings.overrides;
-        let before = match with {
-            Some(with) => overrides.insert(key, with),
-            None => overrides.remove(&key),
-        };
-        if let Some(until) = before.and_then(|before| before.until) {
-            self.timers.remove(&(until, timer));
-        }
-        if let Some(until) = with.and_then(|with| with.until) {
-            self.timers.insert((until, timer));
-        }
-        self.entitle_key(key);
-        if with.is_some_and(|with| with.suspend) {
-            self.shed_suspended(key);
-        }
-    }
-
-    /// Refuses what waits of a key that is suspended now, in order of arrival. A request that moves holds its lease.
-    fn shed_suspended(&mut self, key: KeyId) {
-        let Some(party) = self.parties.find_key(key) else { return };
-        let of_key = |ask: &Ask| ask.holder.key == Some(party) && !ask.moves();
-        let parked = self.parked.iter().filter(|(_, parked)| of_key(&parked.ask));
-        let mut parked: Vec<_> = parked.map(|(slot, parked)| (parked.id, slot)).collect();
-        parked.sort_unstable();
-        let gone: Vec<_> = parked.into_iter().filter_map(|(_, slot)| self.unpark(slot)).collect();
-        for Parked { ask, .. } in gone {
-            self.wake(ask.pool);
-            let refusal = self.suspended(ask.holder);
-            self.shed(ask, refusal);
-        }
     }
 }
 

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::caps::Tiers;
 use crate::chain::Links;
+use crate::deadline::Timer;
 use crate::heap::Heap;
-use crate::id::{KeyId, LeaseId, MemberId, PoolId, RequestId, Sequence, SessionId};
+use crate::id::{LeaseId, MemberId, PoolId, RequestId, Sequence, SessionId};
 use crate::io::{Input, Level, Output};
 use crate::lease::Lease;
 use crate::park::{ParkId, Parked};
@@ -142,25 +143,6 @@ pub struct Engine {
     steps: u64,
 }
 
-/// What a deadline is for that is neither a lease's nor a parked request's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Timer {
-    /// A lost session's grace.
-    Session(SessionId),
-    /// A cool-down in a pool.
-    Pool(PoolId),
-    /// The end of a key's override.
-    Override(KeyId),
-}
-
-/// The deadline that is next. At one instant, whatever gives slots back comes before whatever gives up waiting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
-    Lease(LeaseId),
-    Timer(Timer),
-    Park(Slot),
-}
-
 impl Engine {
     /// An engine that obeys `policy`. `epoch` goes into every lease and decision id and must differ from the previous
     /// life's, so that an id from then names nothing now.
@@ -250,41 +232,6 @@ impl Engine {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.next_due().map(|(at, _)| at)
-    }
-
-    fn advance(&mut self, now: Instant) {
-        self.now = self.now.max(now);
-        while let Some((at, due)) = self.next_due().filter(|(at, _)| *at <= self.now) {
-            match due {
-                Due::Lease(lease) => self.expire(lease),
-                Due::Timer(timer) => {
-                    self.timers.remove(&(at, timer));
-                    self.serve(timer);
-                }
-                Due::Park(slot) => self.give_up(slot),
-            }
-            self.settle();
-        }
-    }
-
-    fn next_due(&self) -> Option<(Instant, Due)> {
-        let lease = self.lease_ends.first().map(|((at, lease), _)| (at, Due::Lease(lease)));
-        let timer = self.timers.first().map(|(at, timer)| (*at, Due::Timer(*timer)));
-        let park = self.park_ends.first().map(|((at, _), slot)| (at, Due::Park(slot)));
-        [lease, timer, park].into_iter().flatten().min()
-    }
-
-    fn serve(&mut self, timer: Timer) {
-        match timer {
-            Timer::Session(session) => self.end_session(session),
-            Timer::Pool(pool) => {
-                self.pool_timers[pool.index()] = None;
-                let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
-                self.pools[pool.index()].refresh(self.now, ledger);
-                self.wake(pool);
-            }
-            Timer::Override(key) => self.override_key(key, None),
-        }
     }
 
     /// Something changed in a pool that may let somebody go.

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::deadline::Timer;
 use crate::demand::Demand;
-use crate::engine::{Engine, Timer};
+use crate::engine::Engine;
 use crate::lease::Lease;
 use crate::park::{Ask, Class};
 use crate::party::{Holder, PartyId};
@@ -127,7 +128,7 @@ impl Engine {
                     let now = set.stand(ask.class, ask.holder, pool.sets.by_org, &self.parties);
                     assert_eq!((ask.pool, ask.set, ask.class), (pool.id, id, lane.key.class), "{ask:?}");
                     assert_eq!((stand.unit, stand.key), (now.unit, now.key), "{ask:?}");
-                    let held = |stand: crate::lane::Stand| {
+                    let held = |stand: crate::stand::Stand| {
                         let (unit, key) = (stand.of_unit, stand.of_key);
                         (unit.in_flight, unit.terms, key.in_flight, key.terms)
                     };

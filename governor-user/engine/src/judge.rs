@@ -3,7 +3,6 @@
 
 use crate::id::{MemberId, TrafficId};
 use crate::io::Reason;
-use crate::lane::{Head, LaneKey};
 use crate::park::{Ask, Class};
 use crate::party::{Holder, Parties, PartyId};
 use crate::policy::{FairShare, Mode};
@@ -11,6 +10,7 @@ use crate::pool::Pool;
 use crate::retry;
 use crate::set::{CandidateSet, SetId};
 use crate::share::{Facts, Requester, Standing};
+use crate::stand::{Head, LaneKey};
 use crate::time::{Duration, Instant};
 
 /// What keeps a request from going ahead now.

@@ -10,68 +10,13 @@
 //! All units of a lane have the same weight and floor. So the share test depends on their counts alone, the first of a
 //! lane is eligible if anybody in it is, and no wake looks further than the first.
 
-use std::cmp::Ordering;
-
-use crate::chain::{Chain, Links};
-use crate::entitle::Terms;
+use crate::chain::Chain;
 use crate::heap::{Heap, Place};
-use crate::id::TrafficId;
-use crate::park::{Class, ParkId};
+use crate::park::ParkId;
 use crate::party::PartyId;
 use crate::slots::{Slot, Slots};
+use crate::stand::{Head, LaneKey, Rank, Stand, Standings};
 use crate::table::Table;
-
-/// What those of a lane have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LaneKey {
-    pub(crate) class: Class,
-    pub(crate) traffic: Option<TrafficId>,
-    pub(crate) terms: Terms,
-}
-
-/// Whose request stands in a lane, and what it is ordered by.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stand {
-    /// Whom the share is for: the org or the key; `None` without a key.
-    pub(crate) unit: Option<PartyId>,
-    pub(crate) of_unit: Rank,
-    pub(crate) key: Option<PartyId>,
-    pub(crate) of_key: Rank,
-}
-
-/// How much somebody has of what it deserves: below its floor first, then by in flight / weight.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rank {
-    pub(crate) in_flight: u32,
-    pub(crate) terms: Terms,
-}
-
-impl Rank {
-    fn is_below_floor(self) -> bool {
-        self.in_flight < self.terms.floor
-    }
-}
-
-impl Ord for Rank {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let part = |of: &Self, by: &Self| u64::from(of.in_flight) * u64::from(by.terms.weight);
-        other.is_below_floor().cmp(&self.is_below_floor()).then_with(|| part(self, other).cmp(&part(other, self)))
-    }
-}
-
-impl PartialOrd for Rank {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Rank {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Rank {}
 
 /// Parked requests of one candidate set that are alike.
 #[derive(Clone, Debug)]
@@ -104,44 +49,6 @@ struct Queue {
     place: Place,
 }
 
-/// The one of a lane that would go next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
-    pub(crate) unit: Option<PartyId>,
-    pub(crate) key: Option<PartyId>,
-    pub(crate) rank: Rank,
-    pub(crate) park: ParkId,
-    /// Where it is parked.
-    pub(crate) slot: Slot,
-}
-
-/// Who stands where, for all lanes of a pool.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Standings {
-    links: Links,
-    /// Arrival, by slot.
-    arrivals: Vec<ParkId>,
-    /// A key's newest request goes first.
-    pub(crate) newest_first: bool,
-}
-
-impl Standings {
-    fn append(&mut self, chain: &mut Chain, slot: Slot, park: ParkId) {
-        self.links.append(chain, slot);
-        if self.arrivals.len() <= slot as usize {
-            self.arrivals.resize(slot as usize + 1, ParkId::default());
-        }
-        self.arrivals[slot as usize] = park;
-    }
-
-    /// The request of a queue that goes first. Those that move go in order of arrival always.
-    fn head(&self, class: Class, queue: &Queue) -> Option<(ParkId, Slot)> {
-        let newest = self.newest_first && class != Class::Move;
-        let slot = if newest { queue.waiting.last() } else { queue.waiting.first() }?;
-        Some((self.arrivals[slot as usize], slot))
-    }
-}
-
 impl Lane {
     pub(crate) fn new(key: LaneKey) -> Self {
         Self {
@@ -165,7 +72,7 @@ impl Lane {
         let unit = &self.units[slot];
         let (_, queue) = unit.order.first().expect("a unit without requests is gone");
         let queue = &self.keys[queue];
-        let (_, slot) = standings.head(self.key.class, queue).expect("a queue without requests is gone");
+        let (_, slot) = standings.head(self.key.class, queue.waiting).expect("a queue without requests is gone");
         Some(Head { unit: unit.party, key: queue.party, rank: Rank { in_flight, terms: self.key.terms }, park, slot })
     }
 
@@ -271,7 +178,7 @@ impl Lane {
     pub(crate) fn is_consistent(&self, standings: &Standings) -> bool {
         let queues = self.keys.iter().all(|(slot, queue)| {
             let ranked = self.units[queue.unit].order.iter().nth(queue.place as usize);
-            let head = standings.head(self.key.class, queue).map(|(park, _)| park);
+            let head = standings.head(self.key.class, queue.waiting).map(|(park, _)| park);
             ranked.is_some_and(|((rank, park), owner)| (rank, Some(park), owner) == (queue.rank, head, slot))
         });
         let units = self.units.iter().all(|(slot, unit)| {
@@ -285,7 +192,7 @@ impl Lane {
 
     fn reorder_queue(&mut self, standings: &Standings, queue: Slot) {
         let Queue { unit, rank, place, .. } = self.keys[queue];
-        if let Some((park, _)) = standings.head(self.key.class, &self.keys[queue]) {
+        if let Some((park, _)) = standings.head(self.key.class, self.keys[queue].waiting) {
             let keys = &mut self.keys;
             self.units[unit].order.rerank(place, (rank, park), |queue, place| keys[queue].place = place);
         }
@@ -310,7 +217,9 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entitle::Terms;
     use crate::id::{KeyId, OrgId};
+    use crate::park::Class;
     use crate::party::{Holder, Parties};
 
     const PLAIN: Terms = Terms { weight: 1, floor: 0 };

@@ -2,10 +2,9 @@
 //! is no longer there. What keys and orgs are entitled to changes in the same step.
 
 use crate::engine::Engine;
-use crate::id::{ClassId, KeyId, LeaseId, OrgId, PoolId};
+use crate::id::{LeaseId, PoolId};
 use crate::io::{RejectReason, RevokeReason};
 use crate::park::ParkId;
-use crate::party::Holder;
 use crate::policy::Policy;
 use crate::pool::Pool;
 use crate::sets::Ledger;
@@ -70,33 +69,5 @@ impl Engine {
         for (_, slot) in parked {
             self.reject_parked(slot, RejectReason::UnknownPool);
         }
-    }
-
-    /// A holder of these names, referenced once more, whose class is the one its request names. If that changes what it
-    /// is entitled to while it holds or awaits something, who waits is woken.
-    pub(crate) fn meet(&mut self, key: Option<KeyId>, org: Option<OrgId>, class: Option<ClassId>) -> Holder {
-        let holder = self.parties.hold(key, org);
-        let Some(party) = holder.classed() else { return holder };
-        let changes = self.parties.would_change(party, class) && self.parties.get(party).counted > 0;
-        self.parties.name_class(party, class);
-        if changes {
-            self.rebuild_pools();
-        }
-        holder
-    }
-
-    /// What a key is entitled to changed.
-    pub(crate) fn entitle_key(&mut self, key: KeyId) {
-        if let Some(party) = self.parties.find_key(key) {
-            self.parties.entitle_again(party);
-            self.rebuild_pools();
-        }
-    }
-
-    /// Counts and orders everything anew, and wakes who waits.
-    fn rebuild_pools(&mut self) {
-        let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
-        self.pools.iter_mut().filter(|pool| pool.present).for_each(|pool| pool.rebuild(ledger));
-        self.wake_all();
     }
 }

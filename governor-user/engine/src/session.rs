@@ -10,7 +10,8 @@
 //! ```
 
 use crate::chain::Chain;
-use crate::engine::{Engine, Timer};
+use crate::deadline::Timer;
+use crate::engine::Engine;
 use crate::id::{LeaseId, RequestId, SessionId};
 use crate::slots::Slot;
 use crate::time::Instant;

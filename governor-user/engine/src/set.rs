@@ -4,10 +4,11 @@
 use crate::demand::Demand;
 use crate::entitle::Terms;
 use crate::id::MemberId;
-use crate::lane::{Lane, LaneKey, Rank, Stand, Standings};
+use crate::lane::Lane;
 use crate::park::{Ask, Class, ParkId};
 use crate::party::{Holder, Parties, PartyId};
 use crate::slots::Slot;
+use crate::stand::{LaneKey, Rank, Stand, Standings};
 use crate::table::Table;
 
 /// Lanes nobody stands in are kept at hand up to this many.
@@ -145,6 +146,13 @@ impl CandidateSet {
     pub(crate) fn unwant(&mut self, unit: PartyId, parties: &Parties) {
         let left = self.change(unit, |of| of.wanted -= 1);
         self.demand.remove(parties.get(unit).entitled.terms, left.wanted + 1);
+    }
+
+    /// What a party wants is wanted on other terms.
+    pub(crate) fn change_terms(&mut self, party: PartyId, from: Terms, to: Terms) {
+        let wanted = self.counts(party).wanted;
+        (1..=wanted).rev().for_each(|n| self.demand.remove(from, n));
+        (1..=wanted).for_each(|n| self.demand.add(to, n));
     }
 
     fn change(&mut self, party: PartyId, change: impl FnOnce(&mut Counts)) -> Counts {

@@ -4,14 +4,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::entitle::Terms;
 use crate::id::{MemberId, PoolId};
-use crate::lane::Standings;
 use crate::lease::Lease;
 use crate::member::Member;
-use crate::park::{Ask, ParkId, Parked};
-use crate::party::{Holder, Parties};
+use crate::park::{Ask, Class, ParkId, Parked};
+use crate::party::{Holder, Parties, PartyId};
 use crate::set::{CandidateSet, SetId};
 use crate::slots::{Slot, Slots};
+use crate::stand::Standings;
 use crate::traffic::Traffic;
 
 /// Unreferenced sets kept warm per pool.
@@ -166,7 +167,7 @@ impl Sets {
                 if holder.key.is_some_and(|key| parties.get(key).in_many_orgs) {
                     set.reorder(&self.standings, self.by_org);
                 } else {
-                    let stand = set.stand(crate::park::Class::Keyed, holder, self.by_org, parties);
+                    let stand = set.stand(Class::Keyed, holder, self.by_org, parties);
                     set.reposition(&self.standings, &stand);
                 }
             }
@@ -181,16 +182,27 @@ impl Sets {
 
     /// A request waits no longer.
     pub(crate) fn unpark(&mut self, slot: Slot, ask: &Ask, traffic: &Traffic, parties: &Parties) {
+        self.leave_queue(slot, ask, parties);
+        self.change_demand(ask, traffic, |set, unit| set.unwant(unit, parties));
+    }
+
+    /// Takes a parked request out of the order; what it wants is wanted still.
+    pub(crate) fn leave_queue(&mut self, slot: Slot, ask: &Ask, parties: &Parties) {
         let set = &mut self.slots[ask.set.0];
         let stand = set.stand(ask.class, ask.holder, self.by_org, parties);
         set.unpark(&mut self.standings, slot, ask, stand);
         if !set.has_waiters() {
             self.waiting.retain(|waiting| *waiting != ask.set);
         }
-        self.change_demand(ask, traffic, |set, unit| set.unwant(unit, parties));
     }
 
-    fn queue(&mut self, slot: Slot, park: ParkId, ask: &Ask, parties: &Parties) {
+    /// What a party wants is wanted on other terms.
+    pub(crate) fn change_terms(&mut self, party: PartyId, from: Terms, to: Terms) {
+        self.slots.iter_mut().for_each(|(_, set)| set.change_terms(party, from, to));
+    }
+
+    /// Puts a parked request where it belongs in the order.
+    pub(crate) fn queue(&mut self, slot: Slot, park: ParkId, ask: &Ask, parties: &Parties) {
         let set = &mut self.slots[ask.set.0];
         let stand = set.stand(ask.class, ask.holder, self.by_org, parties);
         set.park(&mut self.standings, slot, park, ask, stand);
@@ -199,12 +211,7 @@ impl Sets {
         }
     }
 
-    fn change_demand(
-        &mut self,
-        ask: &Ask,
-        traffic: &Traffic,
-        change: impl Fn(&mut CandidateSet, crate::party::PartyId),
-    ) {
+    fn change_demand(&mut self, ask: &Ask, traffic: &Traffic, change: impl Fn(&mut CandidateSet, PartyId)) {
         let Some(unit) = ask.holder.unit(true).filter(|_| self.by_org && wants(ask, traffic)) else { return };
         let members = std::mem::take(&mut self.slots[ask.set.0].members);
         for (slot, set) in self.slots.iter_mut() {

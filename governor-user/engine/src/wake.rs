@@ -4,9 +4,9 @@ use crate::engine::Engine;
 use crate::id::PoolId;
 use crate::io::{Output, RejectReason};
 use crate::judge::Obstacle;
-use crate::lane::Rank;
 use crate::park::{Ask, Class, Errand, ParkId, Parked};
 use crate::slots::Slot;
+use crate::stand::Rank;
 
 impl Engine {
     /// Lets a request wait.
