@@ -11,6 +11,7 @@ mod keys;
 mod metrics;
 mod overload;
 mod plans;
+mod replay;
 mod secrets;
 mod sessions;
 mod settings;

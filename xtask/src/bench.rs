@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// How to show the figures
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
+    /// Only this part of `kernel`
+    #[arg(long, value_enum)]
+    only: Option<Part>,
     /// Write the table of policies into README.md
     #[arg(long)]
     update: bool,
@@ -39,6 +42,19 @@ enum Subject {
     Engine,
     /// Being fair: no rule, a static cap, equal split and max-min on the same workloads, with plots
     Policy,
+}
+
+/// A part of `kernel`, as the program that measures names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Connections, messages and system calls, attached by detached
+    Traffic,
+    /// Run time of the programs
+    Programs,
+    /// One pass over 18,000 sockets
+    Resync,
+    /// Exact counts after kill -9
+    Restart,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -61,6 +77,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.update && (args.subject != Subject::Policy || args.quick) {
         bail!("only a whole `bench policy` has a table in README.md");
     }
+    if args.only.is_some() && args.subject != Subject::Kernel {
+        bail!("only `bench kernel` has parts");
+    }
     setup::ensure()?;
     let text = match (args.subject, args.format) {
         (Subject::Policy, format) => {
@@ -71,8 +90,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             if format == Format::Json { json(&comparison)? } else { policy::render(&comparison) }
         }
         (Subject::Kernel | Subject::Engine, format) => {
-            let report =
-                if args.subject == Subject::Kernel { kernel(args.quick)? } else { engine::measure(args.quick)? };
+            let report = if args.subject == Subject::Kernel {
+                kernel(args.quick, args.only)?
+            } else {
+                engine::measure(args.quick)?
+            };
             if format == Format::Json { json(&report)? } else { table::render(&report) }
         }
     };
@@ -84,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// Every benchmark in small, with its name.
 pub(crate) fn smoke() -> [(&'static str, Result<(), Smoke>); 3] {
     let kernel = if rustix::process::geteuid().is_root() {
-        kernel(true).map(drop).map_err(Smoke::Failed)
+        kernel(true, None).map(drop).map_err(Smoke::Failed)
     } else {
         Err(Smoke::NotHere("private network namespaces and eBPF need root"))
     };
@@ -99,15 +121,18 @@ fn json(value: &impl Serialize) -> Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
-fn kernel(quick: bool) -> Result<Report> {
+fn kernel(quick: bool, only: Option<Part>) -> Result<Report> {
     if !rustix::process::geteuid().is_root() {
         bail!("private network namespaces and eBPF need root");
     }
-    // The daemon under test lies beside the program that measures.
+    // The daemon under test and the peers lie beside the program that measures.
     let mut build = exec::cargo();
-    build.args(["build", "--quiet", "--workspace", "--bins"]).args(if quick { &[][..] } else { &["--release"] });
+    build.args(["build", "--quiet", "--workspace", "--bin", "governord", "--bin", "test-peer"]);
+    build.args(if quick { &[][..] } else { &["--release"] });
     exec::run(&mut build)?;
-    parse(&mut bench(quick, "kernel"))
+    let mut measure = bench(quick, "kernel");
+    measure.args(only.as_ref().and_then(clap::ValueEnum::to_possible_value).map(|part| part.get_name().to_owned()));
+    parse(&mut measure)
 }
 
 /// The command that builds and runs a benchmark of the workspace. A smoke run takes the profile of the tests, which is
@@ -115,9 +140,7 @@ fn kernel(quick: bool) -> Result<Report> {
 fn bench(quick: bool, name: &str) -> Command {
     let mut command = exec::cargo();
     command.args(["bench", "--quiet", "--workspace", "--bench", name]);
-    if quick {
-        command.args(["--profile", "dev", "--", "--quick"]);
-    }
+    command.args(if quick { &["--profile", "dev", "--", "--quick"][..] } else { &["--"] });
     command
 }
 

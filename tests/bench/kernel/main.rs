@@ -38,19 +38,33 @@ const FULL: Scale =
     Scale { pairs: 40, window: Duration::from_millis(400), rounds: 9, connections: 20_000, sockets: 18_000 };
 const QUICK: Scale = Scale { pairs: 2, window: Duration::from_millis(20), rounds: 1, connections: 500, sockets: 1_000 };
 
+/// What can be asked for by name; all of it otherwise.
+const PARTS: [&str; 4] = ["traffic", "programs", "resync", "restart"];
+
 fn main() -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "private network namespaces and eBPF need root");
-    let quick = std::env::args().any(|argument| argument == "--quick");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let quick = arguments.iter().any(|argument| argument == "--quick");
+    let parts: Vec<&str> = arguments.iter().map(String::as_str).filter(|argument| PARTS.contains(argument)).collect();
+    let wants = |part: &str| parts.is_empty() || parts.contains(&part);
     let scale = if quick { QUICK } else { FULL };
     let namespace = Netns::create().context("cannot make a network namespace")?;
     let mut report = Report { name: "kernel".to_owned(), quick, ..Report::default() };
     report.notes.push(surroundings()?);
-    report.rows.extend(cost::measure(&scale, &namespace)?);
-    let (rows, notes) = programs::measure(&scale, &namespace)?;
-    report.rows.extend(rows);
-    report.notes.extend(notes);
-    report.rows.extend(resync::measure(&scale, &namespace)?);
-    report.rows.extend(restart::measure(&scale, &namespace)?);
+    if wants("traffic") {
+        report.rows.extend(cost::measure(&scale, &namespace)?);
+    }
+    if wants("programs") {
+        let (rows, notes) = programs::measure(&scale, &namespace)?;
+        report.rows.extend(rows);
+        report.notes.extend(notes);
+    }
+    if wants("resync") {
+        report.rows.extend(resync::measure(&scale, &namespace)?);
+    }
+    if wants("restart") {
+        report.rows.extend(restart::measure(&scale, &namespace)?);
+    }
     let text = serde_json::to_string(&report)?;
     writeln!(std::io::stdout(), "{text}")?;
     Ok(())
