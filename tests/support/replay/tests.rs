@@ -34,6 +34,32 @@ fn a_refusal_by_equal_split_is_decided_the_same() {
 }
 
 #[test]
+fn a_refusal_by_max_min_is_decided_the_same() {
+    // Nine others hold one each: with one more the key would have 88, all together 97 of the 96 that are shared.
+    let lone =
+        Numbers { key_in_flight: 87, unit_in_flight: 87, weight: 1, headroom: 4, filled: 97, ..Numbers::default() };
+    let nine = Numbers { share: 87, in_flight: 96, capacity: 100, active_keys: 10, ..lone };
+    assert_eq!(replay(&record("fair_share", "key", nine)), Verdict::Same);
+    // One other holds more than the key may: only up to the key's level it counts.
+    let held = Numbers { key_in_flight: 48, unit_in_flight: 48, filled: 98, share: 48, active_keys: 2, ..nine };
+    assert_eq!(replay(&record("fair_share", "key", Numbers { in_flight: 100, ..held })), Verdict::Same);
+}
+
+#[test]
+fn caps_and_suspended_keys_are_decided_the_same() {
+    let capped = Numbers { in_flight: 60, share: 98, limit: 50, limited: 50, ..split() };
+    for (reason, origin) in [("key_cap", "key"), ("class_cap", "key"), ("org_cap", "org"), ("class_cap", "org")] {
+        assert_eq!(replay(&record(reason, origin, capped)), Verdict::Same, "{reason} of the {origin}");
+    }
+    let below = Numbers { limited: 49, key_in_flight: 49, unit_in_flight: 49, ..capped };
+    assert_ne!(replay(&record("key_cap", "key", below)), Verdict::Same);
+    let suspended = Numbers { share: 98, in_flight: 60, ..split() };
+    assert_eq!(replay(&record("suspended", "key", suspended)), Verdict::Same);
+    let overloaded = Decision { status: 529, ..record("overload", "node", suspended) };
+    assert_eq!(replay(&overloaded), Verdict::Same);
+}
+
+#[test]
 fn a_record_that_the_rule_does_not_explain_is_told_apart() {
     let Verdict::Different(what) = replay(&record("fair_share", "key", Numbers { share: 40, ..split() })) else {
         panic!("98 slots by 2 keys are 49 each");
