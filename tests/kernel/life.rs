@@ -72,6 +72,14 @@ pub(crate) fn cgroup_entries(pins: &Path, cgroups: &[u64]) -> usize {
     map.keys().filter_map(Result::ok).filter(|key| cgroups.contains(&key.cgroup)).count()
 }
 
+/// Adds connections to a cgroup's count of what was opened inbound, as programs would that never see them close.
+pub(crate) fn forge_opened(pins: &Path, key: CgroupKey, count: u64) {
+    let mut map: HashMap<_, CgroupKey, CgroupState> = pinned(pins, "map_CGROUPS");
+    let mut state = map.get(&key, 0).expect("connections of it are open");
+    state.inbound_opened += count;
+    map.insert(key, state, 0).expect("an entry can be replaced");
+}
+
 fn pinned<K: aya::Pod, V: aya::Pod>(pins: &Path, name: &str) -> HashMap<MapData, K, V> {
     let map = MapData::from_pin(pins.join(name)).and_then(Map::from_map_data);
     map.and_then(HashMap::try_from).expect("the daemon has pinned it")

@@ -14,6 +14,7 @@ mod restart;
 mod scale;
 mod sojourn;
 mod styles;
+mod surroundings;
 mod tiers;
 mod variants;
 mod world;

@@ -2,21 +2,22 @@
 //! happened in between is in its counts once; a clean stop leaves nothing. Every way in which that can fail ends in a daemon
 //! that counts without pins and says why.
 
-use crate::life::{bpffs, daemon, open_of, row_of};
-use crate::world::{as_ss, eventually, listener, namespace, open_in, options, plane_with};
+use crate::life::{bpffs, daemon, forge_opened, open_of, row_of};
+use crate::world::{as_ss, eventually, listener, listeners_in, namespace, open_in, options, plane_with};
+use governor_common::abi::CgroupKey;
 use governor_user::kernel::{
     self, Options, Plane, PlaneError,
     pin::PinOptions,
     view::{Observation, PinState, Tier},
 };
 use std::{collections::BTreeSet, fs, path::Path};
-use support::{cgroup::Cgroup, daemon::Daemon, peer::Peer, ss};
+use support::{cgroup::Cgroup, daemon::Daemon, netns::Netns, peer::Peer, ss};
 
 fn pinned_in(folder: &Path) -> Options {
     Options { pins: Some(PinOptions { folder: folder.to_owned(), required: false }), ..options(Tier::Tracepoint) }
 }
 
-fn seen(plane: &Plane) -> Observation {
+fn look(plane: &Plane) -> Observation {
     let observation = plane.observations().borrow().clone();
     (*observation).clone()
 }
@@ -98,14 +99,14 @@ fn a_plane_that_hands_over_leaves_its_programs_to_the_next_and_a_stop_leaves_not
     eventually(&first, "3 queued", |seen| {
         listener(seen, &namespace, port).is_some_and(|row| row.enqueued_total == Some(3))
     });
-    let before = seen(&first);
+    let before = look(&first);
     assert_eq!((before.pins.state, before.pins.note.as_str()), (PinState::Pinned, ""));
     first.hand_over();
     assert_eq!(still_attached(&programs), Vec::from_iter(programs.clone()));
 
     peer.connect("127.0.0.1", port, 2);
     let second = plane_with(pinned_in(&bpffs.pins())).unwrap();
-    let now = seen(&second);
+    let now = look(&second);
     assert_eq!((now.pins.state, now.pins.note.as_str()), (PinState::Adopted, ""));
     assert_eq!(now.pins.counting_since_ns, before.pins.counting_since_ns);
     let own = |seen: &Observation| seen.hooks.iter().filter(|hook| hook.event.is_some()).cloned().collect::<Vec<_>>();
@@ -140,7 +141,7 @@ fn a_listener_older_than_the_programs_keeps_its_totals_across_lives() {
     second.hand_over();
     // A tier without programs has no use for them.
     let third = kernel::spawn(Options { forced_tier: Some(Tier::Netlink), ..pinned_in(&bpffs.pins()) }).unwrap();
-    let now = seen(&third);
+    let now = look(&third);
     assert_eq!(now.pins.state, PinState::Off);
     assert!(now.pins.note.contains("removed"), "{}", now.pins.note);
     assert!(!bpffs.pins().exists());
@@ -163,7 +164,7 @@ fn pins_that_do_not_fit_are_cleared_and_never_mixed_with_new_ones() {
         }
         let of_before = attached();
         let next = plane_with(fewer.clone()).unwrap();
-        let now = seen(&next);
+        let now = look(&next);
         assert_eq!(now.pins.state, PinState::Pinned, "without {lost:?}");
         assert!(now.pins.note.starts_with("started clean") && now.pins.note.contains(reason), "{}", now.pins.note);
         let gone = of_before.difference(&attached()).count();
@@ -171,7 +172,7 @@ fn pins_that_do_not_fit_are_cleared_and_never_mixed_with_new_ones() {
         next.hand_over();
     }
     let last = plane_with(fewer).unwrap();
-    assert_eq!(seen(&last).pins.state, PinState::Adopted);
+    assert_eq!(look(&last).pins.state, PinState::Adopted);
 }
 
 #[test]
@@ -180,7 +181,7 @@ fn a_second_daemon_counts_for_itself_and_leaves_the_first_ones_pins_alone() {
     let Some(first) = plane_with(pinned_in(&bpffs.pins())) else { return };
     let before = fs::read_dir(bpffs.pins()).unwrap().count();
     let second = plane_with(pinned_in(&bpffs.pins())).unwrap();
-    let now = seen(&second);
+    let now = look(&second);
     assert_eq!(now.pins.state, PinState::Unavailable);
     assert!(now.pins.note.contains(&format!("in use by process {}", std::process::id())), "{}", now.pins.note);
     assert!(now.degraded.iter().any(|line| line.starts_with("counts end with the daemon")));
@@ -201,7 +202,7 @@ fn without_a_writable_bpffs_counting_goes_on_unpinned() {
     let Some(bpffs) = bpffs() else { return };
     bpffs.make_read_only().unwrap();
     let Some(plane) = plane_with(pinned_in(&bpffs.pins())) else { return };
-    let now = seen(&plane);
+    let now = look(&plane);
     assert_eq!(now.pins.state, PinState::Unavailable);
     assert!(now.pins.note.contains("Read-only file system"), "{}", now.pins.note);
     assert!(now.degraded.iter().any(|line| line.starts_with("counts end with the daemon")));
@@ -237,4 +238,62 @@ fn doctor_cleans_up_after_a_dead_daemon_and_refuses_while_one_lives() {
     assert!(!bpffs.pins().exists() && !daemon.socket().exists() && !daemon.control_socket().exists());
     assert_eq!(still_attached(&programs), Vec::<String>::new());
     assert_eq!(said(&daemon), (Some(0), "there is nothing to remove\n".to_owned()));
+}
+
+#[test]
+fn events_that_nobody_reads_are_counted_as_lost_and_no_gauge_depends_on_them() {
+    let Some(namespace) = namespace() else { return };
+    let Some(bpffs) = bpffs() else { return };
+    let group = Cgroup::create("unread").unwrap();
+    let Some(first) = plane_with(pinned_in(&bpffs.pins())) else { return };
+    first.hand_over();
+    // Each opens and closes: twice as many events, of which the buffer holds about 1,600.
+    let mut peer = Peer::start_in(&namespace, &group);
+    for _ in 0..1_000 {
+        let port = peer.listen("127.0.0.1", 4);
+        peer.connect("127.0.0.1", port, 1);
+        peer.close_all();
+    }
+    let port = peer.listen("127.0.0.1", 4);
+    peer.connect("127.0.0.1", port, 1);
+    let second = plane_with(pinned_in(&bpffs.pins())).unwrap();
+    let now = eventually(&second, "one listener", |seen| listeners_in(seen, &namespace).len() == 1);
+    assert_eq!(now.pins.state, PinState::Adopted);
+    assert!(now.health.lost_events > 0 && now.health.untracked == 0, "{:?}", now.health);
+    assert_eq!(listener(&now, &namespace, port).unwrap().enqueued_total, Some(1));
+    assert_eq!(open_in(&now, group.path()), (1, 1));
+    peer.close_all();
+    let seen = eventually(&second, "nothing", |seen| listeners_in(seen, &namespace).is_empty());
+    assert_eq!((open_in(&seen, group.path()), seen.health.drift), ((0, 0), 0));
+}
+
+#[test]
+fn closes_that_the_programs_miss_are_found_by_the_audits_and_stay_repaired_in_the_next_life() {
+    const MISSED: u64 = 300;
+    let Some(namespace) = namespace() else { return };
+    let Some(bpffs) = bpffs() else { return };
+    let group = Cgroup::create("missed").unwrap();
+    let Some(first) = plane_with(pinned_in(&bpffs.pins())) else { return };
+    let mut peer = Peer::start_in(&namespace, &group);
+    let port = peer.listen("127.0.0.1", 16);
+    peer.connect("127.0.0.1", port, 5);
+    let before = eventually(&first, "5 open", |seen| open_in(seen, group.path()) == (5, 5)).health.drift;
+    // As if the programs had seen them open and not close.
+    forge_opened(&bpffs.pins(), CgroupKey::new(group.id(), netns_of(&namespace)), MISSED);
+    let seen = eventually(&first, "the repair", |seen| {
+        seen.health.drift >= before + MISSED && open_in(seen, group.path()) == (5, 5)
+    });
+    let drift = seen.health.drift;
+    first.hand_over();
+
+    peer.connect("127.0.0.1", port, 2);
+    let second = plane_with(pinned_in(&bpffs.pins())).unwrap();
+    assert_eq!((seen.pins.state, open_in(&look(&second), group.path())), (PinState::Pinned, (7, 7)));
+    let audits = look(&second).health.audits;
+    let seen = eventually(&second, "two audits", |seen| seen.health.audits > audits + 1);
+    assert_eq!((open_in(&seen, group.path()), seen.health.drift), ((7, 7), 0), "{drift} before");
+}
+
+fn netns_of(namespace: &Netns) -> u32 {
+    u32::try_from(namespace.inode()).expect("the programs know namespaces by 32 bits")
 }

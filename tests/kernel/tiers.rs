@@ -1,7 +1,10 @@
 //! The ladder: each tier gives what it can, says what it cannot, and invents nothing.
 
 use crate::world::{as_ss, eventually, listener, namespace, options, plane};
-use governor_user::kernel::{self, Options, PlaneError, view::Tier};
+use governor_user::kernel::{
+    self, Options, PlaneError,
+    view::{HookEvent, Tier},
+};
 use support::{peer::Peer, ss};
 
 #[test]
@@ -83,4 +86,31 @@ fn stopping_closes_the_channel() {
     let observations = plane.observations();
     plane.stop();
     assert!(observations.has_changed().is_err());
+}
+
+#[test]
+fn a_hundred_accepts_are_a_hundred_by_whatever_hook_and_unknown_without_one() {
+    for tier in [Tier::Trampoline, Tier::Netlink] {
+        let Some(namespace) = namespace() else { return };
+        let plane = kernel::spawn(options(tier)).unwrap();
+        let hooks = plane.observations().borrow().hooks.clone();
+        let sees_enqueues = hooks.iter().any(|hook| hook.event == Some(HookEvent::Enqueue) && hook.active);
+        for hook in hooks.iter().filter(|hook| hook.event.is_some()) {
+            let fire = hook.candidates.iter().filter(|candidate| candidate.fires).count();
+            assert_eq!(fire > 0, hook.active, "{hook:?}");
+            let unexplained =
+                hook.candidates.iter().filter(|candidate| !candidate.fires && candidate.reason.is_empty());
+            assert!(hook.active || unexplained.count() == 0, "it says why not: {hook:?}");
+        }
+        let mut peer = Peer::start(&namespace);
+        let port = peer.listen("127.0.0.1", 128);
+        for _ in 0..10 {
+            peer.connect("127.0.0.1", port, 10);
+            peer.accept(port, 10);
+        }
+        let expected = (sees_enqueues && tier != Tier::Netlink).then_some(100);
+        eventually(&plane, "100 accepts, or nothing known of them", |seen| {
+            listener(seen, &namespace, port).is_some_and(|row| row.depth == 0 && row.accepted_total == expected)
+        });
+    }
 }

@@ -32,6 +32,8 @@ const POLL: Duration = Duration::from_millis(10);
 pub struct Setup {
     config: String,
     environment: Vec<(String, String)>,
+    /// Makes the machine what the daemon is to find.
+    surroundings: Option<String>,
 }
 
 impl Setup {
@@ -40,7 +42,7 @@ impl Setup {
     /// because most tests are about admission and many daemons run at once.
     #[must_use]
     pub fn new(config: &str) -> Self {
-        Self { config: config.to_owned(), environment: Vec::new() }
+        Self { config: config.to_owned(), environment: Vec::new(), surroundings: None }
             .env("GOVERNOR_DAEMON_METRICS_LISTEN", "off")
             .env("GOVERNOR_DAEMON_DRAIN_TIMEOUT", "200ms")
             .env("GOVERNOR_KERNEL_TIER", "netlink")
@@ -66,6 +68,14 @@ impl Setup {
     pub fn pins(self, folder: &Path) -> Self {
         let folder = folder.to_str().expect("a folder of ours has a plain name");
         self.env("GOVERNOR_KERNEL_PINS", "require").env("GOVERNOR_KERNEL_PIN_DIR", folder)
+    }
+
+    /// Starts it in a mount namespace of its own after this shell script, which makes the machine what it is to find. The
+    /// script's last command may be one that runs the rest of its line, such as `setpriv`.
+    #[must_use]
+    pub fn within(mut self, script: &str) -> Self {
+        self.surroundings = Some(script.to_owned());
+        self
     }
 
     /// Serves metrics on this address, see [`free_port`].
@@ -271,7 +281,15 @@ impl Daemon {
     /// The command line of a daemon with this configuration and these sockets, e.g. for a second instance.
     #[must_use]
     pub fn command(&self) -> Command {
-        let mut command = Command::new(bins::binary("governord"));
+        let governord = bins::binary("governord");
+        let mut command = match &self.setup.surroundings {
+            None => Command::new(governord),
+            Some(script) => {
+                let mut command = Command::new("unshare");
+                command.args(["-m", "sh", "-e", "-c", &format!("{script} \"$@\""), "governord"]).arg(governord);
+                command
+            }
+        };
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| name.starts_with("GOVERNOR_")) {
                 command.env_remove(name);

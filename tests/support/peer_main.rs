@@ -10,14 +10,18 @@ use rustix::{
         AddressFamily, Protocol, SocketFlags, SocketType, accept, bind, connect, ipproto, listen, socket_with, sockopt,
     },
     process::{Resource, Rlimit, getrlimit, setrlimit},
-    thread::{LinkNameSpaceType, move_into_link_name_space},
+    thread::{CapabilitySet, LinkNameSpaceType, move_into_link_name_space, remove_capability_from_bounding_set},
 };
 use std::{
     collections::BTreeMap,
     error::Error,
     fs, io,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::process::CommandExt,
+    },
+    process::Command,
     time::Duration,
 };
 
@@ -37,7 +41,12 @@ struct Sockets {
 #[expect(clippy::print_stdout, reason = "answers go to stdout")]
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
-    let namespace = arguments.next().ok_or("usage: test-peer NETNS | test-peer --worker COUNT")?;
+    let namespace = arguments
+        .next()
+        .ok_or("usage: test-peer NETNS | test-peer --worker COUNT | test-peer --without-programs COMMAND…")?;
+    if namespace == "--without-programs" {
+        return Err(without_programs(arguments));
+    }
     if namespace == "--worker" {
         return style::work(arguments.next().ok_or("--worker needs a COUNT")?.parse()?);
     }
@@ -50,6 +59,19 @@ fn main() -> Outcome<()> {
         }
     }
     Ok(())
+}
+
+/// Becomes a command that has not the rights to load programs. Returns only if that fails.
+fn without_programs(mut command: impl Iterator<Item = String>) -> Box<dyn Error> {
+    for right in [CapabilitySet::BPF, CapabilitySet::PERFMON, CapabilitySet::SYS_ADMIN] {
+        if let Err(error) = remove_capability_from_bounding_set(right) {
+            return error.into();
+        }
+    }
+    match command.next() {
+        Some(program) => Command::new(program).args(command).exec().into(),
+        None => "--without-programs needs a COMMAND".into(),
+    }
 }
 
 impl Sockets {

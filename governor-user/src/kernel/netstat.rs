@@ -18,8 +18,10 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub(crate) const WINDOW: Duration = Duration::from_secs(10);
 /// Samples kept in the window.
 const SAMPLES: usize = 20;
-/// Walks a namespace may be missing from before its totals are forgotten: a walk over `/proc` can end at its bound.
-const MISSES: u8 = 2;
+/// Walks a namespace may be missing from before it has ended: a walk over `/proc` can end at its bound.
+const MISSES: u32 = 2;
+/// Ended namespaces whose totals are kept. The kernel gives the lowest free number first, so few are needed.
+const MOST_ENDED: usize = 1_024;
 
 /// Counters as read, in the order of [`FIELDS`]; `None` where this kernel has no such counter.
 pub(crate) type Values = [Option<u64>; FIELDS.len()];
@@ -115,6 +117,8 @@ fn conntrack(count: io::Result<String>, max: io::Result<String>) -> Conntrack {
 struct Track {
     raw: Values,
     totals: Values,
+    /// The totals that it began with: those of a namespace before it with the same inode number.
+    origin: Values,
     generation: u32,
     conntrack: Conntrack,
     somaxconn: Option<u32>,
@@ -123,7 +127,8 @@ struct Track {
     window: VecDeque<(Instant, Values)>,
     /// It appeared under our eyes, so everything it ever counted is ours.
     newborn: bool,
-    missing: u8,
+    /// Walks in a row that did not find it.
+    missing: u32,
 }
 
 /// What is shown of one namespace.
@@ -151,11 +156,32 @@ impl Counters {
         let newborn = self.begun;
         self.begun = true;
         for (netns, track) in &mut self.tracks {
-            track.missing = if found.contains(netns) { 0 } else { track.missing.saturating_add(1) };
+            if !found.contains(netns) {
+                track.missing = track.missing.saturating_add(1);
+            } else if track.has_ended() {
+                track.begin_anew();
+            } else {
+                track.missing = 0;
+            }
         }
-        self.tracks.retain(|_, track| track.missing < MISSES);
         for netns in found {
             self.tracks.entry(*netns).or_insert_with(|| Track { newborn, ..Track::default() });
+        }
+        self.forget();
+    }
+
+    /// Keeps the totals of namespaces that ended, because their inode numbers come again soon, but not of all of them.
+    fn forget(&mut self) {
+        let mut ended: Vec<(u32, u64)> = self
+            .tracks
+            .iter()
+            .filter(|(_, track)| track.has_ended())
+            .map(|(netns, track)| (track.missing, *netns))
+            .collect();
+        let excess = ended.len().saturating_sub(MOST_ENDED);
+        ended.sort_unstable_by_key(|(missing, _)| std::cmp::Reverse(*missing));
+        for (_, netns) in ended.into_iter().take(excess) {
+            self.tracks.remove(&netns);
         }
     }
 
@@ -203,13 +229,22 @@ impl Counters {
 }
 
 impl Track {
+    fn has_ended(&self) -> bool {
+        self.missing >= MISSES
+    }
+
+    /// Another namespace has got the inode number: it counts on from the totals.
+    fn begin_anew(&mut self) {
+        let (totals, generation) = (self.totals, self.generation + u32::from(self.read_at.is_some()));
+        *self = Self { totals, origin: totals, generation, newborn: true, ..Self::default() };
+    }
+
     /// Keeps one sample a half second, and the youngest one that is older than the window as the window's start.
     fn remember(&mut self, now: Instant) {
         let spacing = WINDOW / u32::try_from(SAMPLES).expect("a small number");
         if self.window.back().is_none_or(|(then, _)| now.saturating_duration_since(*then) >= spacing) {
             // A newborn namespace began at 0, whatever it shows at first sight.
-            let start =
-                if self.window.is_empty() && self.newborn { self.totals.map(|v| v.map(|_| 0)) } else { self.totals };
+            let start = if self.window.is_empty() && self.newborn { self.origin } else { self.totals };
             self.window.push_back((now, start));
         }
         while self.window.get(1).is_some_and(|(then, _)| now.saturating_duration_since(*then) >= WINDOW) {
@@ -340,9 +375,37 @@ mod tests {
         counters.update(&BTreeSet::from([POD]));
         counters.absorb(POD, overflows(101), start);
         assert_eq!(total(&counters, POD), Some(1));
+    }
+
+    #[test]
+    fn a_namespace_that_gets_the_number_of_one_that_ended_counts_on() {
+        let start = Instant::now();
+        let mut counters = Counters::default();
         counters.update(&BTreeSet::new());
+        counters.update(&BTreeSet::from([POD]));
+        counters.absorb(POD, overflows(5), start);
+        for _ in 0..MISSES {
+            counters.update(&BTreeSet::new());
+        }
+        assert_eq!(total(&counters, POD), None);
+        counters.update(&BTreeSet::from([POD]));
+        assert_eq!(total(&counters, POD), None, "not read yet");
+        // More than the one before showed: without the gap this would pass for the same.
+        counters.absorb(POD, overflows(7), start);
+        let (_, shown) = counters.totals().next().unwrap();
+        assert_eq!((shown.all[0], shown.recent[0], shown.generation), (Some(12), Some(7), 1));
+    }
+
+    #[test]
+    fn totals_of_ended_namespaces_are_kept_up_to_a_bound() {
+        let many = u64::try_from(MOST_ENDED).unwrap() + 10;
+        let mut counters = Counters::default();
+        counters.update(&(0..many).collect());
         counters.update(&BTreeSet::new());
-        assert!(counters.tracks.is_empty());
+        counters.update(&BTreeSet::from([3]));
+        counters.update(&BTreeSet::from([3]));
+        assert_eq!(counters.tracks.len(), MOST_ENDED + 1);
+        assert!(counters.tracks.contains_key(&3));
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! How long counts are wrong after a crash: a real daemon is killed, connections open and close while none runs, and
-//! the time from the next start to an exact answer is taken.
+//! How long counts are unknown after a crash: a real daemon is killed, connections open and close while none runs, and
+//! the time from the next start to an exact answer is taken: open connections of both cgroups, and every connection that
+//! ever entered the queue. The programs are pinned, so they count meanwhile.
 
 use crate::pairs::median;
 use crate::report::{Bound, Row, Subject, Target};
@@ -8,6 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use serde_json::Value;
 use std::time::Instant;
 use support::{
+    bpffs::Bpffs,
     cgroup::Cgroup,
     daemon::{Daemon, Setup},
     netns::Netns,
@@ -28,14 +30,19 @@ pub(crate) fn measure(scale: &Scale, namespace: &Netns) -> Result<Vec<Row>> {
     let port = server.listen("127.0.0.1", 1024);
     client.connect("127.0.0.1", port, BEFORE);
     server.accept(port, BEFORE);
-    let mut daemon = Setup::new(POOL).tier("auto").start();
-    let mut open = BEFORE;
-    let exact = |daemon: &Daemon, open: u32| {
+    let bpffs = Bpffs::mount().context("no bpffs can be mounted")?;
+    let mut daemon = Setup::new(POOL).tier("auto").pins(&bpffs.pins()).start();
+    let (mut open, mut came) = (BEFORE, 0);
+    let exact = |daemon: &Daemon, open: u32, came: u32| {
         daemon.wait_for("/v1/cgroups", |groups| {
             has(groups, of_server.path(), (open, 0)) && has(groups, of_client.path(), (0, open))
-        })
+        });
+        daemon.wait_for("/v1/listeners", |rows| {
+            let mut rows = rows.as_array().into_iter().flatten();
+            rows.any(|row| row["netns"] == namespace.inode() && row["port"] == port && row["enqueued_total"] == came)
+        });
     };
-    exact(&daemon, open);
+    exact(&daemon, open, came);
     let mut took = Vec::new();
     for round in 0..scale.rounds {
         progress(format_args!("kill -9 and restart, round {} of {}", round + 1, scale.rounds));
@@ -43,6 +50,7 @@ pub(crate) fn measure(scale: &Scale, namespace: &Netns) -> Result<Vec<Row>> {
         client.connect("127.0.0.1", port, MEANWHILE);
         server.accept(port, MEANWHILE);
         open += MEANWHILE;
+        came += 2 * MEANWHILE;
         let mut passing = Peer::start_in(namespace, &of_client);
         passing.connect("127.0.0.1", port, MEANWHILE);
         server.accept(port, MEANWHILE);
@@ -50,7 +58,7 @@ pub(crate) fn measure(scale: &Scale, namespace: &Netns) -> Result<Vec<Row>> {
         drop(passing);
         let begun = Instant::now();
         daemon.restart().map_err(|refusal| anyhow!("governord did not start again: {}", refusal.log))?;
-        exact(&daemon, open);
+        exact(&daemon, open, came);
         took.push(begun.elapsed().as_secs_f64() * 1e3);
     }
     Ok(vec![Row {

@@ -1,0 +1,128 @@
+//! Machines that forbid or lack something: a real daemon in a mount namespace that shows it such a machine. It runs on a
+//! lower tier, says why in words that name the cause, knows less and invents nothing; where more is required it does not
+//! start, for the same reason.
+
+use support::{
+    bins, cgroup,
+    daemon::{Daemon, Setup},
+    skip,
+};
+
+/// One machine.
+struct Machine {
+    what: &'static str,
+    /// Makes it.
+    script: &'static str,
+    /// Why programs do not work on it; `None`: nothing forbids them.
+    reason: Option<&'static str>,
+}
+
+const MACHINES: [Machine; 4] = [
+    Machine {
+        what: "lockdown in confidentiality mode",
+        script: "mount -t tmpfs tmpfs /sys/kernel/security
+                 echo 'none integrity [confidentiality]' > /sys/kernel/security/lockdown
+                 exec",
+        reason: Some("lockdown=confidentiality"),
+    },
+    Machine {
+        what: "lockdown in integrity mode",
+        script: "mount -t tmpfs tmpfs /sys/kernel/security
+                 echo 'none [integrity] confidentiality' > /sys/kernel/security/lockdown
+                 exec",
+        reason: None,
+    },
+    Machine { what: "no BTF", script: "mount -t tmpfs tmpfs /sys/kernel/btf\nexec", reason: Some("no kernel BTF") },
+    Machine {
+        what: "BTF that cannot be parsed",
+        script: "mount -t tmpfs tmpfs /sys/kernel/btf
+                 echo 'this is not what it says it is, not at all' > /sys/kernel/btf/vmlinux
+                 exec",
+        reason: Some("not BTF"),
+    },
+];
+
+/// A daemon that finds this machine; `None`, and a line that says why, where it cannot be made.
+fn on(script: &str, setup: Setup) -> Option<Result<Daemon, String>> {
+    if !rustix::process::geteuid().is_root() {
+        skip("a mount namespace of one's own needs root");
+        return None;
+    }
+    match setup.within(script).try_start() {
+        Ok(daemon) => Some(Ok(daemon)),
+        Err(refusal) if refusal.log.contains("governord: ") => Some(Err(refusal.log)),
+        Err(refusal) => {
+            skip(&format!("the machine cannot be made: {}", refusal.log.trim()));
+            None
+        }
+    }
+}
+
+/// Runs on a machine where no programs work, says why, and does not take what it cannot know for nothing.
+fn runs_without_programs(daemon: &Daemon, reason: &str) {
+    let status = daemon.get("/v1/status");
+    assert_eq!(status["tier"], "netlink", "{status:#}");
+    assert!(status["degraded"].to_string().contains(reason), "{status:#}");
+    for row in daemon.get("/v1/listeners").as_array().into_iter().flatten() {
+        assert!(!row["depth"].is_null(), "{row:#}");
+        for unknown in ["depth_peak", "enqueued_total", "accepted_total"] {
+            assert!(row[unknown].is_null(), "{unknown} is not seen here: {row:#}");
+        }
+    }
+    assert_eq!(daemon.get("/v1/pools")[0]["name"], "chat", "admission does not depend on it");
+}
+
+fn setup() -> Setup {
+    Setup::new("[pools.chat.members.a]\nslots = 8\n").tier("auto")
+}
+
+#[test]
+fn every_obstacle_is_named_and_none_keeps_the_daemon_from_running() {
+    for Machine { what, script, reason } in MACHINES {
+        let Some(daemon) = on(script, setup()) else { return };
+        let daemon = daemon.unwrap_or_else(|log| panic!("{what}: {log}"));
+        match reason {
+            Some(reason) => runs_without_programs(&daemon, reason),
+            None => {
+                let degraded = daemon.get("/v1/status")["degraded"].to_string();
+                assert!(!degraded.contains("lockdown"), "{what}: {degraded}");
+            }
+        }
+        assert!(daemon.stop().success(), "{what}");
+    }
+}
+
+#[test]
+fn a_missing_right_is_named() {
+    let launcher = bins::binary("test-peer");
+    let script = format!("exec '{}' --without-programs", launcher.display());
+    let Some(daemon) = on(&script, setup()) else { return };
+    let daemon = daemon.unwrap_or_else(|log| panic!("{log}"));
+    runs_without_programs(&daemon, "missing CAP_BPF and CAP_PERFMON");
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn where_more_is_required_each_obstacle_is_a_clean_start_failure_with_the_same_reason() {
+    for Machine { what, script, reason } in MACHINES {
+        let Some(reason) = reason else { continue };
+        let Some(refused) = on(script, setup().env("GOVERNOR_KERNEL_REQUIRE", "tracepoint")) else { return };
+        let log = refused.map(drop).expect_err(what);
+        assert!(log.contains("the tracepoint tier is required but only netlink works here"), "{what}: {log}");
+        assert!(log.contains(reason), "{what}: {log}");
+    }
+}
+
+#[test]
+fn a_host_with_v1_cgroups_only_has_no_counts_per_cgroup_and_says_so() {
+    let Ok(root) = cgroup::root() else { return skip("no cgroup2 is mounted here either") };
+    let script = format!("umount -l '{}'\nexec", root.display());
+    let Some(daemon) = on(&script, setup()) else { return };
+    let daemon = daemon.unwrap_or_else(|log| panic!("{log}"));
+    let reason = "no cgroup2 is mounted (v1 groups do not reach sockets)";
+    let (status, answer) = daemon.request("GET", "/v1/cgroups", None);
+    assert!(status == 503 && answer.to_string().contains(reason), "{status}: {answer:#}");
+    let status = daemon.get("/v1/status");
+    assert!(status["degraded"].to_string().contains(reason), "{status:#}");
+    assert!(daemon.stop().success());
+}
