@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::id::MemberId;
 use crate::io::{Acquire, Grant, Kind, Origin, Outcome, Output, Parent, Reason, RejectReason};
 use crate::judge::Obstacle;
-use crate::park::{Ask, Class, Errand};
+use crate::park::{Ask, Door, Errand};
 use crate::policy::Mode;
 use crate::time::{Duration, Instant};
 
@@ -121,15 +121,10 @@ impl Engine {
         let holder = self.meet(acquire.key, acquire.org, acquire.class);
         // On other terms somebody who waits may be able to go; he goes before this request is judged.
         self.settle();
-        let class = match (acquire.kind, acquire.key) {
-            (Kind::Reattach, _) => Class::Reattach,
-            (Kind::Ordinary | Kind::Exempt, _) if child => Class::Child,
-            (Kind::Ordinary | Kind::Exempt, None) => Class::Keyless,
-            (Kind::Ordinary | Kind::Exempt, Some(_)) => Class::Keyed,
-        };
+        let door = Door::of(acquire.kind, acquire.key.is_some(), child);
         // Re-attached work has one candidate: the member its session runs on.
-        let candidates = match (class, acquire.sticky) {
-            (Class::Reattach, Some(only)) => vec![only],
+        let candidates = match (door, acquire.sticky) {
+            (Door::Reattach, Some(only)) => vec![only],
             _ => acquire.candidates,
         };
         let traffic = self.pools[acquire.pool.index()].traffic.known_now(acquire.traffic);
@@ -142,7 +137,7 @@ impl Engine {
             pool: acquire.pool,
             holder,
             kind: acquire.kind,
-            class,
+            door,
             priority: acquire.priority,
             traffic,
             set,
@@ -157,7 +152,7 @@ impl Engine {
     /// Observe mode: records what the share would do to this request if it acted; whether it did.
     pub(crate) fn observe_share(&mut self, ask: &Ask) -> bool {
         let pool = &self.pools[ask.pool.index()];
-        if pool.policy.mode != Mode::Observe || ask.class != Class::Keyed {
+        if pool.policy.mode != Mode::Observe || ask.door != Door::Keyed {
             return false;
         }
         if pool.would_admit(ask.set, ask.holder, &self.parties) {
@@ -196,7 +191,7 @@ impl Engine {
     pub(crate) fn park_refusal(&self, ask: &Ask, refusal: Refusal) -> Option<Refusal> {
         let pool = &self.pools[ask.pool.index()];
         let too_late = ask.until <= self.now || refusal.back.is_some_and(|back| back > ask.until);
-        if ask.class == Class::Child || too_late || !self.may_be_in_time(ask) {
+        if ask.door == Door::Child || too_late || !self.may_be_in_time(ask) {
             return Some(refusal);
         }
         if ask.moves() {

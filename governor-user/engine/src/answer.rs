@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::id::{DecisionId, LeaseId, MemberId, RequestId, SessionId};
 use crate::io::{Decision, Grant, Numbers, Origin, Outcome, Output, Reason, RejectReason};
 use crate::lease::{Lease, Moment};
-use crate::park::{Ask, Class, Errand};
+use crate::park::{Ask, Door, Errand};
 use crate::retry;
 use crate::time::Duration;
 
@@ -47,7 +47,7 @@ impl Engine {
             member,
             set: ask.set,
             kind: ask.kind,
-            child: ask.class == Class::Child,
+            child: ask.door == Door::Child,
             priority: ask.priority,
             traffic: ask.traffic,
             ends_with_client,

@@ -7,7 +7,7 @@ use crate::deadline::Timer;
 use crate::demand::Demand;
 use crate::engine::Engine;
 use crate::lease::Lease;
-use crate::park::{Ask, Class};
+use crate::park::{Ask, Door};
 use crate::party::{Holder, PartyId};
 use crate::pool::Pool;
 use crate::set::{CandidateSet, Counts, SetId};
@@ -125,8 +125,8 @@ impl Engine {
                 assert!(lane.is_consistent(&pool.sets.standings), "order of {:?} of {:?}", lane.key, set.members);
                 for (slot, stand) in lane.iter(&pool.sets.standings) {
                     let ask = &self.parked[slot].ask;
-                    let now = set.stand(ask.class, ask.holder, pool.sets.by_org, &self.parties);
-                    assert_eq!((ask.pool, ask.set, ask.class), (pool.id, id, lane.key.class), "{ask:?}");
+                    let now = set.stand(ask.door, ask.holder, pool.sets.by_org, &self.parties);
+                    assert_eq!((ask.pool, ask.set, ask.door), (pool.id, id, lane.key.door), "{ask:?}");
                     assert_eq!((stand.unit, stand.key), (now.unit, now.key), "{ask:?}");
                     let held = |stand: crate::stand::Stand| {
                         let (unit, key) = (stand.of_unit, stand.of_key);
@@ -173,7 +173,7 @@ impl Engine {
             assert!(session.grace.is_none(), "a lost session waits for nothing");
             assert!(self.pools[ask.pool.index()].present, "its pool is there");
             assert!(ask.until > self.now, "its wait is not spent");
-            assert!(ask.class != Class::Child, "a child never waits");
+            assert!(ask.door != Door::Child, "a child never waits");
             let suspended = ask.holder.key.is_some_and(|key| self.parties.get(key).entitled.suspended);
             assert!(!suspended || ask.moves(), "nobody waits whose key is suspended");
             moves += u32::from(ask.moves());

@@ -3,7 +3,7 @@
 
 use crate::id::{MemberId, TrafficId};
 use crate::io::Reason;
-use crate::park::{Ask, Class};
+use crate::park::{Ask, Door};
 use crate::party::{Holder, Parties, PartyId};
 use crate::policy::{FairShare, Mode};
 use crate::pool::Pool;
@@ -95,29 +95,29 @@ impl Pool {
     /// what is in its way.
     pub(crate) fn judge(&self, ask: &Ask, parties: &Parties) -> Result<Option<MemberId>, Obstacle> {
         let set = self.sets.get(ask.set);
-        let enforced = ask.class == Class::Keyed && self.policy.mode == Mode::Enforce;
+        let enforced = ask.door == Door::Keyed && self.policy.mode == Mode::Enforce;
         if enforced && !self.facts(set, ask.holder.key, ask.holder.unit(self.sets.by_org), parties).admitted() {
             return Err(Obstacle::OverShare);
         }
-        if self.is_full_of(ask.class, ask.traffic) {
+        if self.is_full_of(ask.door, ask.traffic) {
             return Err(Obstacle::SubCapacity);
         }
-        self.place(set, ask.class, ask.sticky)
+        self.place(set, ask.door, ask.sticky)
             .ok_or_else(|| self.all_cooling(set).map_or(Obstacle::Exhausted, Obstacle::AllCooling))
     }
 
     /// Whether the first of a lane could go ahead; where is not yet said.
     pub(crate) fn lane_can_go(&self, set: &CandidateSet, lane: LaneKey, head: &Head, parties: &Parties) -> bool {
-        let enforced = lane.class == Class::Keyed && self.policy.mode == Mode::Enforce;
+        let enforced = lane.door == Door::Keyed && self.policy.mode == Mode::Enforce;
         if enforced && !self.facts(set, head.key, head.unit, parties).admitted() {
             return false;
         }
-        !self.is_full_of(lane.class, lane.traffic) && self.place(set, lane.class, None).is_some()
+        !self.is_full_of(lane.door, lane.traffic) && self.place(set, lane.door, None).is_some()
     }
 
     /// Its kind of traffic stands in a request's way.
-    fn is_full_of(&self, class: Class, traffic: Option<TrafficId>) -> bool {
-        matches!(class, Class::Keyless | Class::Keyed | Class::Child) && self.traffic.is_full(traffic)
+    fn is_full_of(&self, door: Door, traffic: Option<TrafficId>) -> bool {
+        matches!(door, Door::Keyless | Door::Keyed | Door::Child) && self.traffic.is_full(traffic)
     }
 
     /// A member with a slot for this kind of work: the sticky one, else the least loaded by fraction of its ordinary
@@ -127,20 +127,20 @@ impl Pool {
     /// (ordinary leases below C; under `max-min`, all leases). The second matters after a shrink or a re-registration
     /// only: then nothing is granted until it fits. A move is no new lease and needs room on the member alone.
     /// Re-attached work has one candidate and may fill it, a child may fill any.
-    fn place(&self, set: &CandidateSet, class: Class, sticky: Option<MemberId>) -> Option<Option<MemberId>> {
+    fn place(&self, set: &CandidateSet, door: Door, sticky: Option<MemberId>) -> Option<Option<MemberId>> {
         if self.is_unlimited() {
             return Some(None);
         }
-        if matches!(class, Class::Keyless | Class::Keyed) && set.ordinary >= set.capacity {
+        if matches!(door, Door::Keyless | Door::Keyed) && set.ordinary >= set.capacity {
             return None;
         }
         let max_min = matches!(self.policy.fair_share, FairShare::MaxMin { .. }) && self.policy.mode == Mode::Enforce;
-        if class == Class::Keyed && max_min && set.total >= set.capacity {
+        if door == Door::Keyed && max_min && set.total >= set.capacity {
             return None;
         }
         let has_room = |id: &MemberId| {
             let member = &self.members[id.index()];
-            let reserve = matches!(class, Class::Reattach | Class::Child);
+            let reserve = matches!(door, Door::Reattach | Door::Child);
             let slots = if reserve { member.policy.slots } else { member.ordinary_slots() };
             member.open && member.in_flight < slots
         };
@@ -153,7 +153,7 @@ impl Pool {
     /// Where a request goes while bypass is on: like [`Self::place`], but somebody always takes it.
     pub(crate) fn place_anyhow(&self, ask: &Ask) -> Option<MemberId> {
         let set = self.sets.get(ask.set);
-        self.place(set, ask.class, ask.sticky).unwrap_or_else(|| {
+        self.place(set, ask.door, ask.sticky).unwrap_or_else(|| {
             let present = set.members.iter().copied().filter(|id| self.members[id.index()].present);
             let open = present.clone().filter(|id| self.members[id.index()].open);
             self.least_loaded(open).or_else(|| self.least_loaded(present))

@@ -72,7 +72,7 @@ impl Lane {
         let unit = &self.units[slot];
         let (_, queue) = unit.order.first().expect("a unit without requests is gone");
         let queue = &self.keys[queue];
-        let (_, slot) = standings.head(self.key.class, queue.waiting).expect("a queue without requests is gone");
+        let (_, slot) = standings.head(self.key.door, queue.waiting).expect("a queue without requests is gone");
         Some(Head { unit: unit.party, key: queue.party, rank: Rank { in_flight, terms: self.key.terms }, park, slot })
     }
 
@@ -178,7 +178,7 @@ impl Lane {
     pub(crate) fn is_consistent(&self, standings: &Standings) -> bool {
         let queues = self.keys.iter().all(|(slot, queue)| {
             let ranked = self.units[queue.unit].order.iter().nth(queue.place as usize);
-            let head = standings.head(self.key.class, queue.waiting).map(|(park, _)| park);
+            let head = standings.head(self.key.door, queue.waiting).map(|(park, _)| park);
             ranked.is_some_and(|((rank, park), owner)| (rank, Some(park), owner) == (queue.rank, head, slot))
         });
         let units = self.units.iter().all(|(slot, unit)| {
@@ -192,7 +192,7 @@ impl Lane {
 
     fn reorder_queue(&mut self, standings: &Standings, queue: Slot) {
         let Queue { unit, rank, place, .. } = self.keys[queue];
-        if let Some((park, _)) = standings.head(self.key.class, self.keys[queue].waiting) {
+        if let Some((park, _)) = standings.head(self.key.door, self.keys[queue].waiting) {
             let keys = &mut self.keys;
             self.units[unit].order.rerank(place, (rank, park), |queue, place| keys[queue].place = place);
         }
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use crate::entitle::Terms;
     use crate::id::{KeyId, OrgId};
-    use crate::park::Class;
+    use crate::park::Door;
     use crate::party::{Holder, Parties};
 
     const PLAIN: Terms = Terms { weight: 1, floor: 0 };
@@ -231,7 +231,7 @@ mod tests {
 
     impl World {
         fn new() -> Self {
-            let key = LaneKey { class: Class::Keyed, traffic: None, terms: PLAIN };
+            let key = LaneKey { door: Door::Keyed, traffic: None, terms: PLAIN };
             Self { lane: Lane::new(key), standings: Standings::default() }
         }
 

@@ -14,7 +14,7 @@ pub(crate) struct ParkId(pub(crate) u64);
 
 /// What decides which rules a request meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Class {
+pub(crate) enum Door {
     /// Holds a lease already and looks for another member: goes first.
     Move,
     /// No share test, may use the reserve.
@@ -25,6 +25,18 @@ pub(crate) enum Class {
     Keyed,
     /// New work of another lease's holder: no share test, may use the reserve, never waits.
     Child,
+}
+
+impl Door {
+    /// The door of a request that asks for a slot.
+    pub(crate) fn of(kind: Kind, has_key: bool, child: bool) -> Self {
+        match kind {
+            Kind::Reattach => Self::Reattach,
+            Kind::Ordinary | Kind::Exempt if child => Self::Child,
+            Kind::Ordinary | Kind::Exempt if has_key => Self::Keyed,
+            Kind::Ordinary | Kind::Exempt => Self::Keyless,
+        }
+    }
 }
 
 /// What a request is for.
@@ -49,7 +61,7 @@ pub(crate) struct Ask {
     pub(crate) pool: PoolId,
     pub(crate) holder: Holder,
     pub(crate) kind: Kind,
-    pub(crate) class: Class,
+    pub(crate) door: Door,
     pub(crate) priority: Priority,
     pub(crate) traffic: Option<TrafficId>,
     pub(crate) set: SetId,

@@ -6,7 +6,7 @@ use crate::id::{LeaseId, MemberId, RequestId, SessionId};
 use crate::io::{Held, Kind, Output, RejectReason};
 use crate::judge::Obstacle;
 use crate::lease::{Lease, Moment};
-use crate::park::{Ask, Class, Errand};
+use crate::park::{Ask, Door, Errand};
 use crate::sets::Ledger;
 
 impl Engine {
@@ -32,7 +32,7 @@ impl Engine {
             pool: lease.pool,
             holder: lease.holder,
             kind: lease.kind,
-            class: Class::Move,
+            door: Door::Move,
             priority: lease.priority,
             traffic: lease.traffic,
             set,

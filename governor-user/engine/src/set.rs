@@ -5,7 +5,7 @@ use crate::demand::Demand;
 use crate::entitle::Terms;
 use crate::id::MemberId;
 use crate::lane::Lane;
-use crate::park::{Ask, Class, ParkId};
+use crate::park::{Ask, Door, ParkId};
 use crate::party::{Holder, Parties, PartyId};
 use crate::slots::Slot;
 use crate::stand::{LaneKey, Rank, Stand, Standings};
@@ -205,7 +205,7 @@ impl CandidateSet {
 
     /// What a holder has changed: those of its requests that wait move up or down.
     pub(crate) fn reposition(&mut self, standings: &Standings, stand: &Stand) {
-        for lane in self.lanes.iter_mut().filter(|lane| lane.key.class != Class::Move) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.key.door != Door::Move) {
             lane.reposition(standings, stand);
         }
     }
@@ -214,7 +214,7 @@ impl CandidateSet {
     pub(crate) fn reorder(&mut self, standings: &Standings, by_org: bool) {
         let mut lanes = std::mem::take(&mut self.lanes);
         for lane in &mut lanes {
-            if lane.key.class != Class::Move {
+            if lane.key.door != Door::Move {
                 lane.reorder(standings, |unit| self.held(unit, by_org), |key| self.in_flight(key));
             }
         }
@@ -223,8 +223,8 @@ impl CandidateSet {
 
     /// How a holder stands here. Those that move are served in order of arrival: they were judged when their lease was
     /// granted.
-    pub(crate) fn stand(&self, class: Class, holder: Holder, by_org: bool, parties: &Parties) -> Stand {
-        if class == Class::Move {
+    pub(crate) fn stand(&self, door: Door, holder: Holder, by_org: bool, parties: &Parties) -> Stand {
+        if door == Door::Move {
             return Stand::default();
         }
         let terms = |party: Option<PartyId>| {
@@ -240,9 +240,9 @@ impl CandidateSet {
 }
 
 fn lane_key(ask: &Ask, stand: &Stand) -> LaneKey {
-    let traffic = match ask.class {
-        Class::Keyless | Class::Keyed => ask.traffic,
-        Class::Move | Class::Reattach | Class::Child => None,
+    let traffic = match ask.door {
+        Door::Keyless | Door::Keyed => ask.traffic,
+        Door::Move | Door::Reattach | Door::Child => None,
     };
-    LaneKey { class: ask.class, traffic, terms: stand.of_unit.terms }
+    LaneKey { door: ask.door, traffic, terms: stand.of_unit.terms }
 }

@@ -8,7 +8,7 @@ use crate::entitle::Terms;
 use crate::id::{MemberId, PoolId};
 use crate::lease::Lease;
 use crate::member::Member;
-use crate::park::{Ask, Class, ParkId, Parked};
+use crate::park::{Ask, Door, ParkId, Parked};
 use crate::party::{Holder, Parties, PartyId};
 use crate::set::{CandidateSet, SetId};
 use crate::slots::{Slot, Slots};
@@ -167,7 +167,7 @@ impl Sets {
                 if holder.key.is_some_and(|key| parties.get(key).in_many_orgs) {
                     set.reorder(&self.standings, self.by_org);
                 } else {
-                    let stand = set.stand(Class::Keyed, holder, self.by_org, parties);
+                    let stand = set.stand(Door::Keyed, holder, self.by_org, parties);
                     set.reposition(&self.standings, &stand);
                 }
             }
@@ -189,7 +189,7 @@ impl Sets {
     /// Takes a parked request out of the order; what it wants is wanted still.
     pub(crate) fn leave_queue(&mut self, slot: Slot, ask: &Ask, parties: &Parties) {
         let set = &mut self.slots[ask.set.0];
-        let stand = set.stand(ask.class, ask.holder, self.by_org, parties);
+        let stand = set.stand(ask.door, ask.holder, self.by_org, parties);
         set.unpark(&mut self.standings, slot, ask, stand);
         if !set.has_waiters() {
             self.waiting.retain(|waiting| *waiting != ask.set);
@@ -204,7 +204,7 @@ impl Sets {
     /// Puts a parked request where it belongs in the order.
     pub(crate) fn queue(&mut self, slot: Slot, park: ParkId, ask: &Ask, parties: &Parties) {
         let set = &mut self.slots[ask.set.0];
-        let stand = set.stand(ask.class, ask.holder, self.by_org, parties);
+        let stand = set.stand(ask.door, ask.holder, self.by_org, parties);
         set.park(&mut self.standings, slot, park, ask, stand);
         if let Err(at) = self.waiting.binary_search(&ask.set) {
             self.waiting.insert(at, ask.set);

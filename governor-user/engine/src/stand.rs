@@ -5,14 +5,14 @@ use std::cmp::Ordering;
 use crate::chain::{Chain, Links};
 use crate::entitle::Terms;
 use crate::id::TrafficId;
-use crate::park::{Class, ParkId};
+use crate::park::{Door, ParkId};
 use crate::party::PartyId;
 use crate::slots::Slot;
 
 /// What those of a lane have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaneKey {
-    pub(crate) class: Class,
+    pub(crate) door: Door,
     pub(crate) traffic: Option<TrafficId>,
     pub(crate) terms: Terms,
 }
@@ -92,8 +92,8 @@ impl Standings {
     }
 
     /// The request of a queue that goes first. Those that move go in order of arrival always.
-    pub(crate) fn head(&self, class: Class, waiting: Chain) -> Option<(ParkId, Slot)> {
-        let newest = self.newest_first && class != Class::Move;
+    pub(crate) fn head(&self, door: Door, waiting: Chain) -> Option<(ParkId, Slot)> {
+        let newest = self.newest_first && door != Door::Move;
         let slot = if newest { waiting.last() } else { waiting.first() }?;
         Some((self.arrivals[slot as usize], slot))
     }

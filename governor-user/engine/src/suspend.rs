@@ -2,9 +2,9 @@
 
 use crate::engine::Engine;
 use crate::id::{LeaseId, MemberId, RequestId, SessionId};
-use crate::io::{Kind, RejectReason};
+use crate::io::RejectReason;
 use crate::lease::{Lease, Moment};
-use crate::park::{Ask, Class, Errand};
+use crate::park::{Ask, Door, Errand};
 use crate::time::Duration;
 
 impl Engine {
@@ -33,19 +33,14 @@ impl Engine {
         let pool = &mut self.pools[lease.pool.index()];
         pool.sets.retain(lease.set);
         let longest = max_wait.map_or(pool.policy.max_wait, |wait| wait.min(pool.policy.max_wait));
-        let class = match (lease.kind, lease.holder.key) {
-            (Kind::Reattach, _) => Class::Reattach,
-            (Kind::Ordinary | Kind::Exempt, _) if lease.child => Class::Child,
-            (Kind::Ordinary | Kind::Exempt, None) => Class::Keyless,
-            (Kind::Ordinary | Kind::Exempt, Some(_)) => Class::Keyed,
-        };
+        let door = Door::of(lease.kind, lease.holder.key.is_some(), lease.child);
         let ask = Ask {
             session,
             request,
             pool: lease.pool,
             holder: lease.holder,
             kind: lease.kind,
-            class,
+            door,
             priority: lease.priority,
             traffic: lease.traffic,
             set: lease.set,

@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::id::PoolId;
 use crate::io::{Output, RejectReason};
 use crate::judge::Obstacle;
-use crate::park::{Ask, Class, Errand, ParkId, Parked};
+use crate::park::{Ask, Door, Errand, ParkId, Parked};
 use crate::slots::Slot;
 use crate::stand::Rank;
 
@@ -125,7 +125,7 @@ impl Engine {
         for set in pool.sets.waiting() {
             for lane in set.lanes() {
                 let Some(head) = lane.head(&pool.sets.standings) else { continue };
-                let rank = (lane.key.class != Class::Move, head.rank, head.park);
+                let rank = (lane.key.door != Door::Move, head.rank, head.park);
                 if best.is_some_and(|(best, _)| best <= rank) {
                     continue;
                 }
