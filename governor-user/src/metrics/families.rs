@@ -305,6 +305,26 @@ mod tests {
     }
 
     #[test]
+    fn alert_rules_name_only_metrics_that_exist() {
+        let names: Vec<String> = registered()
+            .into_iter()
+            .flat_map(|metric| match metric.kind {
+                "histogram" => vec![format!("{}_bucket", metric.name)],
+                _ => vec![metric.name],
+            })
+            .collect();
+        let rules = include_str!("../../dist/alerts.yml");
+        let used: Vec<&str> = rules
+            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .filter(|word| word.starts_with("governor_"))
+            .collect();
+        assert!(used.len() > 5, "{used:?}");
+        for name in used {
+            assert!(names.iter().any(|have| have == name), "{name} is no metric");
+        }
+    }
+
+    #[test]
     fn no_metric_is_registered_twice() {
         let mut names: Vec<String> = registered().into_iter().map(|metric| metric.name).collect();
         let all = names.len();
