@@ -51,6 +51,13 @@ fn accepts_count_once(begins: Begins) {
         let group = seen.cgroups.iter().flatten().find(|group| group.id == counts.id());
         let group = group.expect("it was seen just now");
         assert_eq!(group.inbound_basis, if sees_accepts { Basis::Acceptor } else { Basis::Owner });
+        assert_eq!(group.inbound_owned.is_some(), sees_accepts);
+        if sees_accepts {
+            eventually(&plane, "the owner beside the acceptor", |seen| {
+                let owner = seen.cgroups.iter().flatten().find(|group| group.id == of_owner.id());
+                owner.is_some_and(|owner| (owner.inbound, owner.inbound_owned) == (0, Some(CONNECTIONS.into())))
+            });
+        }
         if let Some(sojourn) = row.sojourn {
             assert_eq!(sojourn.count, u64::from(CONNECTIONS), "{style}: each accept has one wait");
         }

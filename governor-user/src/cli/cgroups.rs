@@ -11,12 +11,17 @@ pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {
     Ok(ctl.show(&cgroups, |cgroups, style| table(cgroups, *style)))
 }
 
+/// What a cgroup owns is shown only where it is not what it accepted.
 fn table(cgroups: &[CgroupView], style: Style) -> String {
-    let mut table = Table::new(&["CGROUP", ">INBOUND", ">OUTBOUND", "INBOUND COUNTS UNDER", ">ID"]);
+    let owned = cgroups.iter().any(|cgroup| cgroup.inbound_owned.is_some());
+    let mut titles = vec!["CGROUP", ">INBOUND"];
+    titles.extend(owned.then_some(">OF ITS LISTENERS"));
+    titles.extend([">OUTBOUND", "INBOUND COUNTS UNDER", ">ID"]);
+    let mut table = Table::new(&titles);
     for cgroup in cgroups {
-        table.row([
-            or_dash(cgroup.path.as_deref()),
-            cgroup.inbound.to_string(),
+        let mut row = vec![or_dash(cgroup.path.as_deref()), cgroup.inbound.to_string()];
+        row.extend(owned.then(|| or_dash(cgroup.inbound_owned)));
+        row.extend([
             cgroup.outbound.to_string(),
             match cgroup.inbound_basis {
                 Basis::Owner => "owner".to_owned(),
@@ -24,6 +29,7 @@ fn table(cgroups: &[CgroupView], style: Style) -> String {
             },
             cgroup.id.to_string(),
         ]);
+        table.row(row);
     }
     table.text(style, "no cgroup has open connections")
 }
@@ -40,6 +46,7 @@ mod tests {
             inbound,
             outbound,
             inbound_basis,
+            inbound_owned: None,
         };
         let rows =
             [row(Some("/system.slice/gateway.service"), 1200, 98, Basis::Acceptor), row(None, 1, 0, Basis::Owner)];
@@ -47,6 +54,24 @@ mod tests {
         CGROUP                         INBOUND  OUTBOUND  INBOUND COUNTS UNDER  ID
         /system.slice/gateway.service     1200        98  acceptor              71
         -                                    1         0  owner                 71
+        ");
+    }
+
+    #[test]
+    fn owner_and_acceptor_are_both_shown_where_they_differ() {
+        let row = |path: &str, inbound, inbound_owned| CgroupView {
+            id: 71,
+            path: Some(path.to_owned()),
+            inbound,
+            outbound: 0,
+            inbound_basis: Basis::Acceptor,
+            inbound_owned,
+        };
+        let rows = [row("/init.scope", 0, Some(40)), row("/system.slice/gateway.service", 40, None)];
+        insta::assert_snapshot!(table(&rows, Style::PLAIN), @"
+        CGROUP                         INBOUND  OF ITS LISTENERS  OUTBOUND  INBOUND COUNTS UNDER  ID
+        /init.scope                          0                40         0  acceptor              71
+        /system.slice/gateway.service       40                 -         0  acceptor              71
         ");
     }
 }

@@ -88,6 +88,7 @@ pub(crate) struct Sampler {
     waits: BTreeMap<u64, Waits>,
     /// Inbound connections count under the cgroup of the task that accepted them.
     sees_accepts: bool,
+    audit_every: Duration,
     connections: BTreeMap<u64, Polled>,
     abandoned: BTreeMap<u64, Abandoned>,
     health: Health,
@@ -149,6 +150,7 @@ impl Sampler {
             counters: Counters::default(),
             waits: BTreeMap::new(),
             sees_accepts: false,
+            audit_every: options.audit_every,
             connections: BTreeMap::new(),
             abandoned: BTreeMap::new(),
             health: Health::default(),
@@ -208,9 +210,11 @@ impl Sampler {
             }
         }
         let open = self.open_connections(reading.as_ref());
-        let ids = self.ledger.owners().chain(open.iter().flat_map(|open| open.keys().copied())).collect();
+        let owned = self.owned_connections();
+        let counted = open.iter().flat_map(|open| open.keys()).chain(owned.iter().flat_map(|owned| owned.keys()));
+        let ids = self.ledger.owners().chain(counted.copied()).collect();
         self.cgroups.learn(&ids, now);
-        Ok(self.observation(open.as_ref()))
+        Ok(self.observation(open, owned.as_ref()))
     }
 
     /// What the programs saw; `None` on other tiers or when the maps cannot be read, which is reported.
@@ -363,7 +367,7 @@ impl Sampler {
                 tracepoint.note(cookie, note);
             }
         }
-        if self.tier == Tier::Netlink {
+        if self.tier == Tier::Netlink || self.sees_accepts {
             self.count_connections(netns, &mut diag, ports, now)?;
         }
         Ok(())
@@ -434,7 +438,10 @@ impl Sampler {
         let begun = Instant::now();
         diag.dump(Select::Connections, &mut self.scratch)?;
         polled.connections.count(listening, &self.scratch);
-        polled.due = Some(now + begun.elapsed().saturating_mul(CONNECTIONS_SHARE).saturating_mul(namespaces));
+        let pause = begun.elapsed().saturating_mul(CONNECTIONS_SHARE).saturating_mul(namespaces);
+        // Beside exact counts it only says whose the listeners are, which is not worth more.
+        let least = if self.tier == Tier::Netlink { Duration::ZERO } else { self.audit_every };
+        polled.due = Some(now + pause.max(least));
         Ok(())
     }
 
@@ -468,6 +475,26 @@ impl Sampler {
         }
     }
 
+    /// Connections by the cgroup that created their listener, where they count under the one that accepted.
+    fn owned_connections(&self) -> Option<BTreeMap<u64, u64>> {
+        if !self.sees_accepts || self.cgroups.unavailable().is_some() {
+            return None;
+        }
+        // 0 stands for sockets whose cgroup the kernel does not tell.
+        let owned = self.polled_connections().into_iter().filter(|(id, open)| *id != 0 && open.inbound > 0);
+        Some(owned.map(|(id, open)| (id, open.inbound)).collect())
+    }
+
+    fn polled_connections(&self) -> BTreeMap<u64, Open> {
+        let mut sum: BTreeMap<u64, Open> = BTreeMap::new();
+        for (id, open) in self.connections.values().flat_map(|polled| &polled.connections.by_cgroup) {
+            let entry = sum.entry(*id).or_default();
+            entry.inbound += open.inbound;
+            entry.outbound += open.outbound;
+        }
+        sum
+    }
+
     /// Open connections by cgroup id; `None` where this tier or this host cannot tell.
     fn open_connections(&self, reading: Option<&Reading>) -> Option<BTreeMap<u64, Open>> {
         if self.cgroups.unavailable().is_some() {
@@ -475,15 +502,7 @@ impl Sampler {
         }
         match self.tier {
             Tier::Procfs => None,
-            Tier::Netlink => {
-                let mut sum: BTreeMap<u64, Open> = BTreeMap::new();
-                for (id, open) in self.connections.values().flat_map(|polled| &polled.connections.by_cgroup) {
-                    let entry = sum.entry(*id).or_default();
-                    entry.inbound += open.inbound;
-                    entry.outbound += open.outbound;
-                }
-                Some(sum)
-            }
+            Tier::Netlink => Some(self.polled_connections()),
             Tier::Tracepoint | Tier::Trampoline => {
                 let counted = reading?.cgroups.as_ref()?.iter();
                 let open = counted.map(|(id, open)| (*id, Open { inbound: open.inbound, outbound: open.outbound }));

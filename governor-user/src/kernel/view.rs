@@ -284,6 +284,9 @@ pub struct CgroupView {
     pub outbound: u64,
     /// Whose cgroup `inbound` counts under.
     pub inbound_basis: Basis,
+    /// Where that is the acceptor's: open connections of the listeners that this cgroup created, queued ones included and
+    /// whoever accepted them. Polled no more often than audits. `None` where `inbound` counts under the owner anyway.
+    pub inbound_owned: Option<u64>,
 }
 
 /// Whose cgroup an inbound connection counts under.

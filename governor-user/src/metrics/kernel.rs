@@ -2,7 +2,7 @@
 
 use super::page::{Labels, Page, Row};
 use super::sojourn::Waits;
-use crate::kernel::view::{ClosedListeners, Conntrack, ListenerView, NamespaceCounters, Observation};
+use crate::kernel::view::{CgroupView, ClosedListeners, Conntrack, ListenerView, NamespaceCounters, Observation};
 
 /// Listeners, cgroups and namespaces with series of their own; what does not fit is counted in
 /// `governor_series_omitted`.
@@ -126,13 +126,29 @@ fn waits(page: &mut Page, shown: &[ListenerView]) {
 fn cgroups(page: &mut Page, seen: &Observation) {
     let mut rows = Vec::new();
     for cgroup in seen.cgroups.as_deref().unwrap_or_default().iter().take(MOST_CGROUPS) {
-        let path = cgroup.path.clone().unwrap_or_else(|| format!("id:{}", cgroup.id));
+        let path = cgroup_name(cgroup);
         for (direction, open) in [("inbound", cgroup.inbound), ("outbound", cgroup.outbound)] {
             let labels = vec![("cgroup", path.clone()), ("direction", direction.to_owned())];
             rows.push((labels, count(open)));
         }
     }
     page.gauge("cgroup_connections", "Open connections of a cgroup", rows);
+    let owned = seen
+        .cgroups
+        .as_deref()
+        .unwrap_or_default()
+        .iter()
+        .take(MOST_CGROUPS)
+        .filter_map(|cgroup| Some((vec![("cgroup", cgroup_name(cgroup))], count(cgroup.inbound_owned?))));
+    page.gauge(
+        "cgroup_owned_connections",
+        "Open inbound connections of the listeners that a cgroup created, where inbound counts under the acceptor instead",
+        owned.collect(),
+    );
+}
+
+fn cgroup_name(cgroup: &CgroupView) -> String {
+    cgroup.path.clone().unwrap_or_else(|| format!("id:{}", cgroup.id))
 }
 
 fn namespaces(page: &mut Page, seen: &Observation) {

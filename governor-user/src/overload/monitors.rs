@@ -189,8 +189,14 @@ mod tests {
     fn connections_press_from_their_range_up_to_the_ceiling() {
         let ceilings = [CgroupCeiling { path: "/gw".to_owned(), max_connections: 100 }];
         for (inbound, outbound, expected) in [(60, 10, 0), (80, 5, 500), (90, 10, 1000), (500, 0, 1000)] {
-            let cgroup =
-                CgroupView { id: 1, path: Some("/gw".to_owned()), inbound, outbound, inbound_basis: Basis::Owner };
+            let cgroup = CgroupView {
+                id: 1,
+                path: Some("/gw".to_owned()),
+                inbound,
+                outbound,
+                inbound_basis: Basis::Owner,
+                inbound_owned: None,
+            };
             let seen = Observation { cgroups: Some(vec![cgroup]), ..Observation::default() };
             let evidence = assess(&config(&[]), &ceilings, &seen, &BTreeSet::new(), (0, 1000));
             assert_eq!(evidence.pressure, expected, "{inbound}+{outbound}");

@@ -12,7 +12,12 @@ use crate::kernel::{
 use std::collections::BTreeMap;
 
 impl Sampler {
-    pub(super) fn observation(&self, open: Option<&BTreeMap<u64, Open>>) -> Observation {
+    /// `owned` is what connections count under where they do not count under the owner.
+    pub(super) fn observation(
+        &self,
+        open: Option<BTreeMap<u64, Open>>,
+        owned: Option<&BTreeMap<u64, u64>>,
+    ) -> Observation {
         let owner = |id| match self.cgroups.group(id) {
             Group::At(path) => Some(path),
             Group::Gone | Group::Unattributed => None,
@@ -24,10 +29,14 @@ impl Sampler {
         }
         let inbound_basis = if self.sees_accepts { Basis::Acceptor } else { Basis::Owner };
         let mut unattributed = 0;
-        let cgroups = open.map(|open| {
+        let known = open.is_some();
+        let cgroups = open.map(|mut open| {
+            for id in owned.iter().flat_map(|owned| owned.keys()) {
+                open.entry(*id).or_default();
+            }
             let mut views = Vec::with_capacity(open.len());
             for (id, open) in open {
-                let path = match self.cgroups.group(*id) {
+                let path = match self.cgroups.group(id) {
                     Group::At(path) => Some(path),
                     Group::Gone => None,
                     Group::Unattributed => {
@@ -35,8 +44,9 @@ impl Sampler {
                         continue;
                     }
                 };
-                let (id, Open { inbound, outbound }) = (*id, *open);
-                views.push(CgroupView { id, path, inbound, outbound, inbound_basis });
+                let Open { inbound, outbound } = open;
+                let inbound_owned = owned.map(|owned| owned.get(&id).copied().unwrap_or(0));
+                views.push(CgroupView { id, path, inbound, outbound, inbound_basis, inbound_owned });
             }
             views.sort_by(|a, b| (a.path.is_none(), &a.path, a.id).cmp(&(b.path.is_none(), &b.path, b.id)));
             views
@@ -44,7 +54,7 @@ impl Sampler {
         Observation {
             taken_ns,
             tier: self.tier,
-            degraded: self.degraded(open.is_some(), unattributed),
+            degraded: self.degraded(known, unattributed),
             namespaces: self.namespace_views(&listeners),
             listeners,
             closed: self.closed.views(),
