@@ -31,7 +31,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     net::IpAddr,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Connection tables are read for at most one part in this many of the time.

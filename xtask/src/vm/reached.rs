@@ -14,8 +14,19 @@ const END: &str = "<!-- end -->";
 const NOT_SEEN: &str = "no";
 
 /// The order of events: a connection's life, then what is read besides. Others follow as they come.
-const ORDER: [&str; 10] =
-    ["listen", "enqueue", "accept", "sojourn", "close", "overflow_syn", "overflow_ack", "connections", "scan", "table"];
+const ORDER: [&str; 11] = [
+    "listen",
+    "enqueue",
+    "accept",
+    "sojourn",
+    "queue_age",
+    "close",
+    "overflow_syn",
+    "overflow_ack",
+    "connections",
+    "scan",
+    "table",
+];
 
 /// Cells by event and series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,8 +93,14 @@ impl Reached {
                 self.set(event, series, cell);
             }
         }
-        // What no series says any more is no event any more.
-        let gone = |index: usize| self.columns.iter().all(|(_, cells)| cells[index].is_empty());
+        // A plane that does not name an event does not see it.
+        for cell in self.columns.iter_mut().flat_map(|(_, cells)| cells).filter(|cell| cell.is_empty()) {
+            NOT_SEEN.clone_into(cell);
+        }
+        // What no series sees and this run does not name is no event any more.
+        let gone = |index: usize| {
+            !run.events.contains(&self.events[index]) && self.columns.iter().all(|(_, cells)| cells[index] == NOT_SEEN)
+        };
         for index in (0..self.events.len()).rev().filter(|index| gone(*index)).collect::<Vec<_>>() {
             self.events.remove(index);
             self.columns.iter_mut().for_each(|(_, cells)| drop(cells.remove(index)));
@@ -94,11 +111,13 @@ impl Reached {
     /// Where a run differs from this table, one line each.
     pub(super) fn differences(&self, run: &Self) -> Vec<String> {
         let mut wrong = Vec::new();
-        for (series, cells) in &run.columns {
-            for (event, cell) in run.events.iter().zip(cells).filter(|(_, cell)| !cell.is_empty()) {
+        let new = run.events.iter().filter(|event| !self.events.contains(event));
+        for event in self.events.iter().chain(new) {
+            for (series, _) in &run.columns {
                 let said = self.cell(event, series).unwrap_or("nothing");
-                if said != cell {
-                    wrong.push(format!("README.md says {said} of {event} on {series}, and it is {cell}"));
+                let is = run.cell(event, series).filter(|cell| !cell.is_empty()).unwrap_or(NOT_SEEN);
+                if said != is {
+                    wrong.push(format!("README.md says {said} of {event} on {series}, and it is {is}"));
                 }
             }
         }
@@ -165,7 +184,7 @@ mod tests {
         | event   | 6.12       | 5.10 |\n\
         |---------|------------|------|\n\
         | enqueue | tracepoint | no   |\n\
-        | old     |            | no   |\n\n\
+        | old     | no         | no   |\n\n\
         <!-- end -->\nmore\n";
 
     fn row(series: &'static str, hooks: &[(&str, Option<&str>)]) -> Row {
@@ -210,8 +229,8 @@ mod tests {
 | event   | 6.12       | 7.x        | 5.10 |
 |---------|------------|------------|------|
 | enqueue | tracepoint | trampoline | no   |
-| accept  |            | trampoline |      |
-| sojourn |            | trampoline |      |
+| accept  | no         | trampoline | no   |
+| sojourn | no         | trampoline | no   |
 ";
         assert!(text.contains(expected), "{text}");
         assert_eq!(Reached::in_readme(&text).unwrap().cells(), readme.cells());
