@@ -72,6 +72,9 @@ pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
         },
     };
     hooks.push(table_hook(tier));
+    if tier == Tier::Netlink {
+        hooks.push(polled_connections());
+    }
     if let Some(required) = options.require
         && tier < required
     {
@@ -102,9 +105,7 @@ fn probe_diag() -> Result<(), DiagError> {
 fn table_hook(tier: Tier) -> HookView {
     let (purpose, hook, note) = match tier {
         Tier::Procfs => ("depth", "/proc/net/tcp", "backlog, drops and connections per cgroup are unknown"),
-        Tier::Netlink => {
-            ("depth, backlog, drops, connections", "sock_diag", "polled: what happens between ticks is lost")
-        }
+        Tier::Netlink => ("depth, backlog, drops", "sock_diag", "polled: what happens between ticks is lost"),
         Tier::Tracepoint | Tier::Trampoline => ("depth, backlog, drops", "sock_diag", "read every tick"),
     };
     // The tables belong to no tier of BPF, whichever reads them.
@@ -117,6 +118,20 @@ fn table_hook(tier: Tier) -> HookView {
         note: note.to_owned(),
         candidates: vec![HookCandidate { hook: hook.to_owned(), tier, fires: true, reason: String::new() }],
         lost_without: "everything: depth and backlog now are read from it".to_owned(),
+    }
+}
+
+/// Connections per cgroup where no program counts them.
+fn polled_connections() -> HookView {
+    let hook = "sock_diag".to_owned();
+    HookView {
+        event: Some(HookEvent::Connections),
+        purpose: "connections".to_owned(),
+        hook: hook.clone(),
+        active: true,
+        note: "polled, at most one part in twenty of the time".to_owned(),
+        candidates: vec![HookCandidate { hook, tier: Tier::Netlink, fires: true, reason: String::new() }],
+        lost_without: "connections per cgroup".to_owned(),
     }
 }
 
