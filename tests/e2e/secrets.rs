@@ -2,11 +2,14 @@
 //! a relay between gateway and daemon that keeps every byte of both directions.
 
 use crate::site::{accounts, chat, gateway, upstream};
+use crate::world::{client, soon};
+use governor_client::AcquireRequest;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use support::daemon::{Setup, free_port};
 
 /// Keys as providers make them; the second one is refused, so that it passes every path of a refusal too.
@@ -67,11 +70,68 @@ fn planted_keys_appear_in_no_traffic_log_metric_or_state() {
         places.push(("control API", daemon.get(path).to_string().into_bytes()));
     }
     drop(held);
-    let state = daemon.state_dir();
-    for entry in std::fs::read_dir(&state).unwrap() {
-        places.push(("state folder", std::fs::read(entry.unwrap().path()).unwrap()));
+    places.extend(files(&daemon.state_dir()));
+    assert_none(&places);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_planted_org_is_as_unknown_outside_the_proxy_as_a_key() {
+    let metrics = free_port();
+    let setup = "[node]\ncaps_mode = \"enforce\"\n[classes.tier0]\ncap = 1\n";
+    let daemon = Setup::new(&format!("{setup}{}", crate::world::pool(1, 4, ""))).env("GOVERNOR_LOG", "trace");
+    let daemon = daemon.metrics(metrics).start();
+    let folder = tempfile::tempdir().unwrap();
+    let relayed = folder.path().join("relay.sock");
+    let traffic = relay(&relayed, &daemon.socket());
+    let governor = client(&relayed).await;
+    let (key, org) = (governor.key(PLANTED[0].as_bytes()), governor.key(PLANTED[1].as_bytes()));
+    let request = || AcquireRequest::new("chat").key(key).org(org).class("tier0").traffic("media");
+    let mut asks = governor.tier_asks();
+    let lease = soon(governor.acquire(request())).await.unwrap();
+    assert_eq!(soon(asks.next()).await, Some(org), "it is asked for by its hash");
+    let refused = soon(governor.acquire(request())).await.unwrap_err();
+    governor.tier_is(org, None, Duration::from_secs(60));
+    let order = serde_json::json!({ "cap": 5, "reason": "tests" });
+    assert_eq!(daemon.request("PUT", &format!("/v1/overrides/{key}"), Some(&order)).0, 200);
+    let child = soon(governor.acquire(request().child_of(&lease))).await;
+    let suspended = lease.suspend();
+    daemon.wait_for("/v1/leases", |leases| leases[0]["suspended"] == true);
+    let id = refused.decision().unwrap();
+    let mut places = vec![
+        ("refusal", format!("{refused:?}").into_bytes()),
+        ("handle", format!("{governor:?} {suspended:?}").into_bytes()),
+        ("daemon's log", daemon.log().into_bytes()),
+        ("metrics", crate::metrics::text(metrics).into_bytes()),
+    ];
+    let explain = format!("/v1/explain/{id:x}");
+    for path in ["/v1/orgs", "/v1/keys", "/v1/leases", "/v1/overrides", "/v1/events?last_seconds=60", &explain] {
+        let said = daemon.get(path).to_string();
+        places.push(("control API", said.into_bytes()));
     }
-    for (place, bytes) in &places {
+    drop((suspended, child, governor));
+    drop(daemon.wait_for("/v1/leases", |leases| leases == &serde_json::json!([])));
+    places.push(("proxy socket", traffic.lock().unwrap().clone()));
+    places.extend(files(&daemon.state_dir()));
+    assert!(places.iter().any(|(place, bytes)| *place == "state folder" && !bytes.is_empty()));
+    assert_none(&places);
+}
+
+/// Every file below a folder.
+fn files(folder: &Path) -> Vec<(&'static str, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push(("state folder", std::fs::read(path).unwrap()));
+        }
+    }
+    found
+}
+
+fn assert_none(places: &[(&str, Vec<u8>)]) {
+    for (place, bytes) in places {
         for key in PLANTED {
             let found = bytes.windows(key.len()).any(|window| window == key.as_bytes());
             assert!(!found, "a raw key is in the {place}");

@@ -4,6 +4,7 @@ use crate::world::{client, daemon, lease, pool, refusal};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::time::Duration;
+use support::daemon::Setup;
 
 fn origin_of(daemon: &support::daemon::Daemon, key: &str) -> (serde_json::Value, serde_json::Value) {
     let entries = daemon.get("/v1/config");
@@ -27,8 +28,29 @@ fn a_setting_made_at_run_time_survives_a_restart_and_unset_gives_the_layer_below
 }
 
 #[test]
+fn a_class_is_changed_at_run_time_and_by_environment_and_an_org_may_have_no_value() {
+    let org = "[orgs.acme]\nid = \"000000000000000000000000000000aa\"\n";
+    let setup = Setup::new(&format!("{org}{}", pool(1, 4, ""))).env("GOVERNOR_CLASSES_TIER1_CAP", "7");
+    let daemon = setup.start();
+    assert_eq!(origin_of(&daemon, "classes.tier0.cap"), (json!(100), json!("built-in")));
+    assert_eq!(origin_of(&daemon, "classes.tier1.cap"), (json!(7), json!("environment")));
+    let set = |key: &str, value: serde_json::Value| {
+        daemon.request("PUT", &format!("/v1/settings/{key}"), Some(&json!({ "value": value })))
+    };
+    let (status, answer) = set("orgs.acme.cap", json!(5));
+    assert_eq!((status, &answer["previous"], &answer["value"]), (200, &json!(null), &json!(5)), "{answer}");
+    let (status, answer) = daemon.request("DELETE", "/v1/settings/orgs.acme.cap", None);
+    assert_eq!((status, &answer["value"]), (200, &json!(null)), "{answer}");
+    assert_eq!(set("classes.tier0.cap", json!(0)).1["previous"], 100);
+    assert_eq!(set("orgs.acme.id", json!("000000000000000000000000000000ab")).0, 409, "an identity is no setting");
+    let (status, answer) = set("classes.tier0.weight", json!(0));
+    assert_eq!(status, 400, "{answer}");
+    assert_eq!(set("node.default_class", json!("tier9")).0, 400);
+}
+
+#[test]
 fn the_environment_wins_over_the_file_and_is_named() {
-    let setup = support::daemon::Setup::new(&pool(1, 4, "fair_share = 70"));
+    let setup = Setup::new(&pool(1, 4, "fair_share = 70"));
     let daemon = setup.env("GOVERNOR_POOLS_CHAT_FAIR_SHARE", "off").start();
     assert_eq!(origin_of(&daemon, "pools.chat.fair_share"), (json!("off"), json!("environment")));
 }

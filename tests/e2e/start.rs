@@ -33,6 +33,26 @@ fn check_says_whether_a_configuration_is_valid_without_starting() {
 }
 
 #[test]
+fn guarantees_that_cannot_be_kept_are_refused_with_both_numbers() {
+    let pool = "[pools.a]\nfair_share = \"max-min\"\n[pools.a.members.x]\nslots = 5\nreserve = 0\n";
+    let org = |name: &str, digit: u8, lines: &str| format!("[orgs.{name}]\nid = \"{digit:032x}\"\n{lines}\n");
+    let good = daemon(1, 1, "");
+    for (orgs, words) in [
+        (org("acme", 1, "floor = 6"), ["a floor of 6", "its 5 slots"]),
+        (org("acme", 1, "floor = 3") + &org("base", 2, "floor = 3"), ["floors of 6", "its 5 slots"]),
+        (org("acme", 1, "floor = 4\ncap = 2"), ["a floor of 4", "cap of 2"]),
+    ] {
+        std::fs::write(good.config_file(), format!("{pool}{orgs}")).unwrap();
+        let (code, said) = ended(good.command().arg("--check"));
+        assert_eq!(code, Some(1), "{said}");
+        assert!(words.iter().all(|word| said.contains(word)) && said.contains("governor.toml:"), "{said}");
+    }
+    let (code, said) = refused(Setup::new("[org.acme]\ncap = 1\n"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("did you mean \"orgs\"?"), "{said}");
+}
+
+#[test]
 fn a_second_instance_is_refused_and_the_first_goes_on() {
     let first = daemon(1, 1, "");
     let (code, said) = ended(&mut first.command());

@@ -271,7 +271,7 @@ async fn change(handle: &Handle, caller: Caller, key: &str, value: Option<&str>)
     let by = writer(caller)?;
     let mut settings = handle.settings().lock().await;
     let change = settings.prepare(key, value, &by, &clock::wall_time())?;
-    let answer = views::change(key, &change.before, &change.after);
+    let answer = views::change(key, change.before.as_ref(), change.after.as_ref());
     let policy = change.loaded.config.policy.clone();
     // Kept first: what was promised must survive a crash between the two.
     settings.keep(change)?;

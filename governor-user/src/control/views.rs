@@ -328,12 +328,14 @@ pub fn config(settings: &Settings) -> Vec<api::ConfigEntry> {
 
 /// Answer to a change of a setting.
 #[must_use]
-pub fn change(key: &str, before: &Effective, after: &Effective) -> api::SettingChange {
+pub fn change(key: &str, before: Option<&Effective>, after: Option<&Effective>) -> api::SettingChange {
+    let value =
+        |effective: Option<&Effective>| effective.map(|effective| effective.value.to_json()).unwrap_or_default();
     api::SettingChange {
         key: key.to_owned(),
-        value: after.value.to_json(),
-        origin: origin(&after.origin),
-        previous: before.value.to_json(),
+        value: value(after),
+        origin: after.map_or(api::Origin::BuiltIn, |after| origin(&after.origin)),
+        previous: value(before),
     }
 }
 

@@ -223,12 +223,15 @@ async fn reload(handle: &Handle) {
                 tracing::warn!("daemon, kernel, overload and cgroups settings take effect at the next start");
             }
             let policy = after.policy.clone();
-            drop(settings);
+            // Still locked: a setting changed meanwhile must not be undone by an older policy.
             if handle.obey(policy).await.is_some() {
                 tracing::info!("configuration reloaded");
             }
         }
-        Err(error) => tracing::error!("configuration not reloaded, the one in force stays: {error:#}"),
+        Err(error) => {
+            handle.recorder().reload_failed();
+            tracing::error!("configuration not reloaded, the one in force stays: {error:#}");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::config::layers::{Effective, Origin};
 use crate::config::overrides::OverrideFile;
-use crate::config::{Base, ConfigError, Loaded, Override};
+use crate::config::{Base, ConfigError, Loaded, Override, schema};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 
@@ -53,10 +53,10 @@ pub enum Refused {
 pub struct Change {
     /// What holds then.
     pub loaded: Loaded,
-    /// The setting as it is then.
-    pub after: Effective,
+    /// The setting as it is then; `None`: it has no value.
+    pub after: Option<Effective>,
     /// The setting as it was.
-    pub before: Effective,
+    pub before: Option<Effective>,
     overrides: Vec<Override>,
 }
 
@@ -86,8 +86,8 @@ impl Settings {
     /// # Errors
     /// See [`Refused`].
     pub fn prepare(&self, key: &str, value: Option<&str>, by: &str, at: &str) -> Result<Change, Refused> {
-        let before = self.find(key)?;
-        if !before.live {
+        let path = self.find(key)?;
+        if !schema::setting(&path).is_some_and(|row| row.live) {
             return Err(Refused::Fixed { key: key.to_owned() });
         }
         let mut overrides = self.overrides.clone();
@@ -105,8 +105,8 @@ impl Settings {
             None => {}
         }
         let loaded = self.base.resolve(&overrides)?;
-        let path = self.base.path_of(key).unwrap_or_default();
-        let after = loaded.settings.get(&path).cloned().unwrap_or_else(|| before.clone());
+        let before = self.loaded.settings.get(&path).cloned();
+        let after = loaded.settings.get(&path).cloned();
         Ok(Change { loaded, after, before, overrides })
     }
 
@@ -133,7 +133,8 @@ impl Settings {
         Ok(&self.loaded)
     }
 
-    fn find(&self, key: &str) -> Result<Effective, Refused> {
+    /// The path of a key, whether or not it has a value now.
+    fn find(&self, key: &str) -> Result<Vec<String>, Refused> {
         let unknown = || Refused::Unknown {
             key: key.to_owned(),
             nearest: self
@@ -146,8 +147,7 @@ impl Settings {
                 .max_by(|a, b| a.0.total_cmp(&b.0))
                 .map(|(_, known)| known),
         };
-        let path = self.base.path_of(key).ok_or_else(unknown)?;
-        self.loaded.settings.get(&path).cloned().ok_or_else(unknown)
+        self.base.path_of(key).ok_or_else(unknown)
     }
 }
 

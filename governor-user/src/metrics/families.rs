@@ -84,6 +84,11 @@ fn node(page: &mut Page, view: &View, recorder: &Recorder) {
         "Requests that can never be valid",
         vec![(Vec::new(), snapshot.totals.rejected + recorder.rejected.get())],
     );
+    page.counter(
+        "reload_failures",
+        "Reloads that changed nothing because the configuration is not valid",
+        vec![(Vec::new(), recorder.reload_failures.get())],
+    );
     page.histogram("park_wait_seconds", "Time from asking to grant, 0 when at once", recorder.waits.clone());
 }
 

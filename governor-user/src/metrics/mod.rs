@@ -22,11 +22,12 @@ fn wait_bounds() -> impl Iterator<Item = f64> {
 pub struct Recorder {
     waits: Histogram,
     rejected: Counter,
+    reload_failures: Counter,
 }
 
 impl Default for Recorder {
     fn default() -> Self {
-        Self { waits: Histogram::new(wait_bounds()), rejected: Counter::default() }
+        Self { waits: Histogram::new(wait_bounds()), rejected: Counter::default(), reload_failures: Counter::default() }
     }
 }
 
@@ -39,5 +40,10 @@ impl Recorder {
     /// A request named a pool or member that is not configured.
     pub fn rejected(&self) {
         self.rejected.inc();
+    }
+
+    /// A configuration was to be reloaded and is not valid.
+    pub fn reload_failed(&self) {
+        self.reload_failures.inc();
     }
 }

@@ -43,11 +43,11 @@ pub struct Setting {
 pub struct SettingChange {
     /// Dotted key.
     pub key: String,
-    /// The value in effect now.
+    /// The value in effect now; `null` where it has none.
     pub value: Value,
     /// Where it comes from now.
     pub origin: Origin,
-    /// The value in effect before.
+    /// The value in effect before; `null` where it had none.
     pub previous: Value,
 }
 
