@@ -6,6 +6,7 @@
 
 use crate::connection;
 use crate::error::Error;
+use crate::offsets::{self, offset};
 use crate::sock::Sock;
 use crate::{listener, maps};
 use aya_ebpf::helpers::bpf_ktime_get_ns;
@@ -38,5 +39,24 @@ pub(crate) fn handle(sk: *const c_void, child: *const c_void) -> Result<(), Erro
     }
     let entry = listener::find(sk, cookie)?;
     entry.enqueued.add(1);
+    listener::refresh(sk, cookie, entry)
+}
+
+/// `fentry/inet_reqsk_clone(request, sk)`: what waits in the queue of a listener that closes is handed on to `sk`. A
+/// request that is no connection yet is copied too, and enters a queue later.
+#[inline(always)]
+pub(crate) fn moved(sk: *const c_void, request: *const c_void) -> Result<(), Error> {
+    if !offsets::has_queue() {
+        return Ok(());
+    }
+    // SAFETY: a `struct request_sock *` and a `struct sock *`, never null.
+    let (request, sk) = unsafe { (Sock::new(request), Sock::new(sk)) };
+    let Some(child) = request.pointer(offset!(request_child)) else { return Ok(()) };
+    let cookie = sk.cookie();
+    if let Some(marker) = maps::marker(child) {
+        marker.listener.store(cookie);
+    }
+    let entry = listener::find(sk, cookie)?;
+    entry.moved.add(1);
     listener::refresh(sk, cookie, entry)
 }

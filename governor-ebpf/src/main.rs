@@ -2,9 +2,10 @@
 //!
 //! The kernel does not run a tracing program that is already running on the same CPU (it only counts
 //! `recursion_misses`). A change of state in process context can be interrupted by a softirq that closes a whole burst of
-//! connections, and all of them would be missed: 14 of 20 were, in one burst of 9,100. So every hook has a twin, another
+//! connections, and all of them would be missed: 14 of 20 were, in one burst of 9,100. So such a hook has a twin, another
 //! program for the same event, which runs where the first one could not. Softirqs do not interrupt each other, so
-//! one twin is enough. An event that both see counts once: see `connection`, `listener` and `sk_data_ready`.
+//! one twin is enough. An event that both see counts once: see `connection`, `listener`, `accept` and `sk_data_ready`.
+//! Functions that run with softirqs off throughout cannot be interrupted by themselves, and their hooks have no twin.
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
 #![cfg_attr(target_arch = "bpf", feature(core_intrinsics), expect(internal_features, reason = "see atomic.rs"))]
 #![expect(unsafe_code, reason = "kernel pointers, map values and helper calls; each block says why it holds")]
@@ -30,8 +31,8 @@ mod sk_data_ready;
 mod sock;
 mod state_change;
 
-use aya_ebpf::macros::{btf_tracepoint, cgroup_skb, fentry, fexit};
-use aya_ebpf::programs::{BtfTracePointContext, FEntryContext, FExitContext, SkBuffContext};
+use aya_ebpf::macros::{btf_tracepoint, cgroup_skb, fentry, fexit, kprobe};
+use aya_ebpf::programs::{BtfTracePointContext, FEntryContext, FExitContext, ProbeContext, SkBuffContext};
 use core::ffi::c_void;
 
 /// Every change of a socket's state: listeners and connections that open and close.
@@ -102,6 +103,13 @@ pub(crate) fn enqueue_handshake(ctx: FExitContext) -> i32 {
 #[fexit(function = "inet_csk_reqsk_queue_add")]
 pub(crate) fn enqueue_other(ctx: FExitContext) -> i32 {
     error::count(enqueue::handle(ctx.arg(0), ctx.arg(3)));
+    0
+}
+
+/// A request is copied for another listener. One that is a connection already moves from queue to queue.
+#[fentry(function = "inet_reqsk_clone")]
+pub(crate) fn enqueue_moved(ctx: FEntryContext) -> i32 {
+    error::count(enqueue::moved(ctx.arg(1), ctx.arg(0)));
     0
 }
 
@@ -179,6 +187,20 @@ pub(crate) fn refuse_ack(ctx: FEntryContext) -> i32 {
 #[fentry(function = "tcp_v6_syn_recv_sock")]
 pub(crate) fn refuse_ack_v6(ctx: FEntryContext) -> i32 {
     error::count(refusal::at_ack_v6(ctx.arg(0), ctx.arg(1)));
+    0
+}
+
+/// As [`refuse_ack`], where that has too many arguments for a trampoline.
+#[kprobe]
+pub(crate) fn refuse_ack_probe(ctx: ProbeContext) -> u32 {
+    error::count(refusal::at_ack_probed(&ctx));
+    0
+}
+
+/// As [`refuse_ack_v6`], where that has too many arguments for a trampoline.
+#[kprobe]
+pub(crate) fn refuse_ack_v6_probe(ctx: ProbeContext) -> u32 {
+    error::count(refusal::at_ack_v6_probed(&ctx));
     0
 }
 

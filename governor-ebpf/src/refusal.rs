@@ -1,11 +1,13 @@
-//! `fentry` of where the kernel refuses a connection because the accept queue is full: the same test a moment earlier.
-//! Softirqs are off, so nothing interrupts and no hook here needs a twin.
+//! Where the kernel refuses a connection because the accept queue is full: the same test a moment earlier, by `fentry`, and by
+//! kprobe for functions that have more arguments than the kernel's trampolines pass on. Softirqs are off, so nothing
+//! interrupts and no hook here needs a twin.
 
 use crate::error::Error;
 use crate::offsets::offset;
-use crate::overflow;
 use crate::sock::Sock;
-use aya_ebpf::helpers::bpf_skc_to_tcp_sock;
+use crate::{maps, overflow};
+use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_skc_to_tcp_sock};
+use aya_ebpf::programs::ProbeContext;
 use core::ffi::c_void;
 
 /// `ETH_P_IP` in network order.
@@ -45,4 +47,34 @@ pub(crate) fn at_ack_v6(sk: *const c_void, packet: *const c_void) -> Result<(), 
     // SAFETY: a `struct sk_buff *`, never null, and the offset is this kernel's.
     let protocol = unsafe { packet.byte_add(offset!(packet_protocol)).cast::<u16>().read_volatile() };
     if protocol == IPV4 { Ok(()) } else { at_ack(sk) }
+}
+
+/// `tcp_v4_syn_recv_sock` by kprobe: the verifier knows none of the pointers, so that everything is read through a helper,
+/// and a listener that has no entry yet cannot get one here.
+#[inline(always)]
+pub(crate) fn at_ack_probed(ctx: &ProbeContext) -> Result<(), Error> {
+    let Some(sk) = ctx.arg::<*const u8>(0) else { return Ok(()) };
+    let depth: Option<u32> = probe(sk, offset!(sock_depth));
+    let backlog: Option<u32> = probe(sk, offset!(sock_backlog));
+    let (Some(depth), Some(backlog)) = (depth, backlog) else { return Ok(()) };
+    if depth <= backlog {
+        return Ok(());
+    }
+    let listener = probe(sk, offset!(sock_cookie)).and_then(maps::listener).ok_or(Error::ListenerUntracked)?;
+    listener.overflow_ack.add(1);
+    Ok(())
+}
+
+/// `tcp_v6_syn_recv_sock` by kprobe.
+#[inline(always)]
+pub(crate) fn at_ack_v6_probed(ctx: &ProbeContext) -> Result<(), Error> {
+    let packet = ctx.arg::<*const u8>(1);
+    let protocol: Option<u16> = packet.and_then(|packet| probe(packet, offset!(packet_protocol)));
+    if protocol == Some(IPV4) { Ok(()) } else { at_ack_probed(ctx) }
+}
+
+#[inline(always)]
+fn probe<T>(base: *const u8, offset: usize) -> Option<T> {
+    // SAFETY: the helper checks the address itself.
+    unsafe { bpf_probe_read_kernel(base.wrapping_add(offset).cast()) }.ok()
 }

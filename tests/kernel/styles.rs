@@ -2,7 +2,7 @@
 //! that slept in accept before the programs came.
 
 use crate::world::{best_plane, eventually, listener, namespace, open_in, sees};
-use governor_user::kernel::view::{Basis, HookEvent};
+use governor_user::kernel::view::{Basis, HookEvent, ListenerView};
 use support::{cgroup::Cgroup, peer::Peer};
 
 const STYLES: [&str; 4] = ["asleep", "many", "events", "workers"];
@@ -84,4 +84,30 @@ fn every_style_of_accepting_counts_once() {
 #[test]
 fn every_style_of_accepting_counts_once_when_it_slept_before_attach() {
     accepts_count_once(Begins::BeforeAttach);
+}
+
+#[test]
+fn an_accept_that_fails_counts_nothing() {
+    const QUEUED: u32 = 5;
+    let Some(namespace) = namespace() else { return };
+    let Some(plane) = best_plane() else { return };
+    let (mut server, mut client) = (Peer::start(&namespace), Peer::start(&namespace));
+    let port = server.listen("127.0.0.1", 16);
+    client.connect("127.0.0.1", port, QUEUED);
+    assert_eq!(server.accept_without_descriptors(port, 10), 10, "no descriptor, no accept");
+    let measured = |row: &ListenerView| row.sojourn.as_ref().map(|sojourn| sojourn.count);
+    let seen = eventually(&plane, "what waits", |seen| {
+        listener(seen, &namespace, port).is_some_and(|row| row.enqueued_total == Some(QUEUED.into()))
+    });
+    let row = listener(&seen, &namespace, port).expect("it was seen just now");
+    assert_eq!((row.depth, row.accepted_total), (QUEUED, Some(0)));
+    assert!(measured(&row).unwrap_or(0) == 0);
+
+    server.accept(port, QUEUED);
+    let seen = eventually(&plane, "what was accepted", |seen| {
+        listener(seen, &namespace, port).is_some_and(|row| {
+            row.accepted_total == Some(QUEUED.into()) && measured(&row).is_none_or(|count| count == u64::from(QUEUED))
+        })
+    });
+    assert_eq!(listener(&seen, &namespace, port).map(|row| row.depth), Some(0));
 }

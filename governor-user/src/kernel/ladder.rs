@@ -8,7 +8,8 @@ use super::btf::Layouts;
 use super::loader::one_line;
 use super::view::{HookCandidate, HookEvent, HookView, Tier};
 use aya::programs::links::FdLink;
-use aya::programs::{BtfTracePoint, FEntry, FExit, ProgramError};
+use aya::programs::{BtfTracePoint, FEntry, FExit, KProbe, ProgramError};
+use aya::sys::SyscallError;
 use aya::{Btf, Ebpf};
 use std::collections::BTreeMap;
 use std::io;
@@ -22,6 +23,8 @@ pub(super) enum Kind {
     Entry,
     /// Where a function returns.
     Exit,
+    /// To a function's first instruction, without knowing its types.
+    Probe,
 }
 
 /// A program and what it attaches to.
@@ -32,6 +35,8 @@ pub(super) struct Part {
     pub(super) target: &'static str,
     /// Arguments that the program takes the function to have, where kernels differ.
     pub(super) arguments: Option<usize>,
+    /// The way works without it, where the kernel has no such function.
+    pub(super) optional: bool,
 }
 
 /// One way to observe an event: all of its parts together, attached in this order.
@@ -62,15 +67,19 @@ pub(super) struct Ladder {
 }
 
 const fn entry(program: &'static str, target: &'static str) -> Part {
-    Part { program, kind: Kind::Entry, target, arguments: None }
+    Part { program, kind: Kind::Entry, target, arguments: None, optional: false }
 }
 
 const fn exit(program: &'static str, target: &'static str, arguments: usize) -> Part {
-    Part { program, kind: Kind::Exit, target, arguments: Some(arguments) }
+    Part { program, kind: Kind::Exit, target, arguments: Some(arguments), optional: false }
 }
 
 const fn tracepoint(program: &'static str, target: &'static str) -> Part {
-    Part { program, kind: Kind::Tracepoint, target, arguments: None }
+    Part { program, kind: Kind::Tracepoint, target, arguments: None, optional: false }
+}
+
+const fn probe(program: &'static str, target: &'static str) -> Part {
+    Part { program, kind: Kind::Probe, target, arguments: None, optional: false }
 }
 
 /// Connections that enter an accept queue.
@@ -85,6 +94,7 @@ pub(super) const ENQUEUE: Ladder = Ladder {
             parts: &[
                 exit("enqueue_handshake", "inet_csk_complete_hashdance", 4),
                 exit("enqueue_other", "inet_csk_reqsk_queue_add", 3),
+                Part { optional: true, ..entry("enqueue_moved", "inet_reqsk_clone") },
             ],
             note: "",
         },
@@ -167,6 +177,15 @@ pub(super) const OVERFLOW_ACK: Ladder = Ladder {
             note: "",
         },
         Way {
+            hook: "kprobe/tcp_v4_syn_recv_sock, kprobe/tcp_v6_syn_recv_sock",
+            tier: Tier::Trampoline,
+            parts: &[
+                probe("refuse_ack_probe", "tcp_v4_syn_recv_sock"),
+                probe("refuse_ack_v6_probe", "tcp_v6_syn_recv_sock"),
+            ],
+            note: "misses what is refused while its CPU is in another probe or in a map's system call",
+        },
+        Way {
             hook: "tp_btf/kfree_skb",
             tier: Tier::Tracepoint,
             parts: &[tracepoint("kfree_skb", "kfree_skb"), tracepoint("kfree_skb_twin", "kfree_skb")],
@@ -228,7 +247,15 @@ impl Ground<'_, '_> {
             return Err(reason.clone());
         }
         way.parts.iter().try_for_each(|part| part.fits(self.kernel))?;
-        way.parts.iter().map(|part| Ok((part.program, self.attach_part(part)?))).collect()
+        let mut links = Vec::new();
+        for part in way.parts {
+            match self.attach_part(part) {
+                Ok(link) => links.push((part.program, link)),
+                Err(_absent) if part.optional => {}
+                Err(reason) => return Err(reason),
+            }
+        }
+        Ok(links)
     }
 
     fn attach_part(&mut self, part: &Part) -> Result<FdLink, String> {
@@ -249,6 +276,12 @@ impl Ground<'_, '_> {
                 let link = program.attach()?;
                 program.take_link(link).map(FdLink::from)
             }),
+            Kind::Probe => <&mut KProbe>::try_from(program).and_then(|program| {
+                program.load()?;
+                let link = program.attach(part.target, 0)?;
+                let link = program.take_link(link)?;
+                FdLink::try_from(link).map_err(|error| ProgramError::IOError(io::Error::other(error)))
+            }),
         };
         attached.map_err(|error| refusal(&error))
     }
@@ -257,7 +290,7 @@ impl Ground<'_, '_> {
 impl Part {
     /// Whether this kernel has what it attaches to, in the shape that the program takes it to have.
     fn fits(&self, kernel: &Layouts<'_>) -> Result<(), String> {
-        if self.kind == Kind::Tracepoint {
+        if self.kind == Kind::Tracepoint || self.optional {
             return Ok(());
         }
         let actual = kernel.function_arguments(self.target).map_err(|error| error.to_string())?;
@@ -270,9 +303,17 @@ impl Part {
     }
 }
 
+/// `ENOTSUPP`, which has no name in user space: what a kernel says to a trampoline that it cannot build.
+const NOT_SUPPORTED: i32 = 524;
+
 /// The kernel's refusal on one line. A bare EPERM says nothing; the capabilities were looked at before.
 fn refusal(error: &ProgramError) -> String {
     let line = one_line(error);
+    if let ProgramError::SyscallError(SyscallError { io_error, .. }) = error
+        && io_error.raw_os_error() == Some(NOT_SUPPORTED)
+    {
+        return "this kernel builds no trampoline for a function with so many arguments".to_owned();
+    }
     let denied = |error: &io::Error| error.raw_os_error() == Some(rustix::io::Errno::PERM.raw_os_error());
     if let ProgramError::LoadError { io_error, .. } = error
         && denied(io_error)

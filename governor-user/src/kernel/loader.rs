@@ -313,10 +313,16 @@ pub(super) fn one_line(error: &ProgramError) -> String {
         return chain(error);
     };
     let log = verifier_log.to_string();
+    /// What kernels before 5.12 say.
+    const NO_ATOMICS: &str = "BPF_STX uses reserved fields";
     const STATISTICS: [&str; 3] = ["processed ", "verification time", "stack depth"];
     let statistics = |line: &str| STATISTICS.iter().any(|word| line.starts_with(word));
     let objection = log.lines().rev().map(str::trim).find(|line| !line.is_empty() && !statistics(line));
-    objection.map_or_else(|| io_error.to_string(), |objection| format!("{io_error}: {objection}"))
+    match objection {
+        Some(NO_ATOMICS) => format!("{io_error}: this kernel's BPF has no atomic exchange"),
+        Some(objection) => format!("{io_error}: {objection}"),
+        None => io_error.to_string(),
+    }
 }
 
 /// An error and its sources on one line. An error that already prints its source says it once.
