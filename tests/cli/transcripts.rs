@@ -2,7 +2,7 @@
 
 use crate::transcript::of;
 use crate::world::{POOL, busy, quiet};
-use support::daemon::Setup;
+use support::daemon::{Daemon, Setup};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_pool_shows_who_holds_and_who_waits() {
@@ -180,13 +180,20 @@ fn doctor_finds_the_daemon_and_looks_at_the_machine() {
 
 #[test]
 fn doctor_says_of_every_hook_what_was_tried_and_what_is_lost() {
-    // Whatever works here: with rights that is some tier of eBPF, else polling.
-    let daemon = Setup::new(POOL).tier("auto").start();
+    // Whatever works here: with rights that is some tier of eBPF, else polling; and polling by order.
+    for tier in ["auto", "netlink"] {
+        every_hook_is_explained(&Setup::new(POOL).tier(tier).start());
+    }
+}
+
+fn every_hook_is_explained(daemon: &Daemon) {
     let shown: Vec<serde_json::Value> =
         serde_json::from_slice(&daemon.ctl(&["doctor", "--format", "json"]).stdout).unwrap();
     let text = String::from_utf8(daemon.ctl(&["doctor"]).stdout).unwrap();
     let hooks: Vec<&serde_json::Value> = shown.iter().filter(|check| check.get("hook").is_some()).collect();
-    assert!(!hooks.is_empty(), "{shown:?}");
+    for event in ["enqueue", "accept", "overflow_syn", "overflow_ack", "connections", "table"] {
+        assert!(hooks.iter().any(|check| check["hook"]["event"] == event), "{event} is not in {shown:?}");
+    }
     for check in hooks {
         let hook = &check["hook"];
         let candidates = hook["candidates"].as_array().unwrap();

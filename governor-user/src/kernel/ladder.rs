@@ -66,6 +66,30 @@ pub(super) struct Ladder {
     pub(super) ways: &'static [Way],
 }
 
+/// Every event that has a ladder.
+pub(super) const ALL: [Ladder; 4] = [ENQUEUE, ACCEPT, OVERFLOW_SYN, OVERFLOW_ACK];
+
+impl Ladder {
+    /// Where no program can be used at all, for one reason.
+    pub(super) fn unusable(&self, reason: &str) -> HookView {
+        let candidate = |way: &Way| HookCandidate {
+            hook: way.hook.to_owned(),
+            tier: way.tier,
+            fires: false,
+            reason: reason.to_owned(),
+        };
+        HookView {
+            event: Some(self.event),
+            purpose: self.purpose.to_owned(),
+            hook: self.ways.first().map(|way| way.hook.to_owned()).unwrap_or_default(),
+            active: false,
+            note: reason.to_owned(),
+            candidates: self.ways.iter().map(candidate).collect(),
+            lost_without: self.lost_without.to_owned(),
+        }
+    }
+}
+
 const fn entry(program: &'static str, target: &'static str) -> Part {
     Part { program, kind: Kind::Entry, target, arguments: None, optional: false }
 }

@@ -2,7 +2,7 @@
 //! them, never guessed from a version.
 
 use super::{
-    cgroup, foreign,
+    cgroup, foreign, ladder,
     plane::{Options, PlaneError},
     preflight, procfs,
     sockdiag::{Diag, DiagError, Select},
@@ -31,6 +31,7 @@ pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
     let mut reasons = Vec::new();
     let mut hooks = Vec::new();
     let mut tracepoint = None;
+    let mut unusable = format!("not tried: the {from} tier is forced");
     if from >= Tier::Tracepoint {
         let foreign = foreign::tracing_programs();
         match attach(options, from) {
@@ -47,8 +48,12 @@ pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
                     reasons.push(format!("trampoline: {reason}"));
                 }
                 reasons.push(format!("tracepoint: {reason}"));
+                unusable = reason;
             }
         }
+    }
+    if tracepoint.is_none() {
+        hooks.extend(ladder::ALL.iter().map(|ladder| ladder.unusable(&unusable)));
     }
     let mut tier = None;
     if from >= Tier::Netlink {
