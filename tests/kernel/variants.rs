@@ -1,6 +1,6 @@
 //! Listeners that are not one plain socket, and queues whose clients are gone.
 
-use crate::world::{eventually, listener, listeners_in, namespace, open_in, plane};
+use crate::world::{eventually, listener, listeners_in, namespace, open_in, plane, tiers};
 use governor_user::kernel::{
     groups::groups,
     view::{FindingKind, HookEvent, Observation, Protocol, Tier},
@@ -10,11 +10,9 @@ use support::{cgroup::Cgroup, nstat, peer::Peer, ss};
 /// Whether the queue of a listener that closes goes to another of its group.
 pub(crate) const MIGRATE: &str = "ipv4/tcp_migrate_req";
 
-const TIERS: [Tier; 2] = [Tier::Tracepoint, Tier::Netlink];
-
 #[test]
 fn dead_connections_keep_their_place_and_are_named() {
-    for tier in TIERS {
+    for tier in tiers() {
         let Some(namespace) = namespace() else { return };
         let of_server = Cgroup::create("dead-queue").unwrap();
         let Some(plane) = plane(tier) else { return };
@@ -46,7 +44,7 @@ fn dead_connections_keep_their_place_and_are_named() {
 
 #[test]
 fn members_of_a_reuse_port_group_are_rows_of_their_own_and_the_group_is_as_full_as_the_fullest() {
-    for tier in TIERS {
+    for tier in tiers() {
         let Some(namespace) = namespace() else { return };
         let Some(plane) = plane(tier) else { return };
         let mut server = Peer::start(&namespace);
@@ -68,7 +66,7 @@ fn members_of_a_reuse_port_group_are_rows_of_their_own_and_the_group_is_as_full_
 
 #[test]
 fn closing_a_member_loses_its_queue_unless_migration_is_on() {
-    for (tier, migrate) in TIERS.into_iter().flat_map(|tier| [(tier, "0"), (tier, "1")]) {
+    for (tier, migrate) in tiers().flat_map(|tier| [(tier, "0"), (tier, "1")]) {
         let Some(namespace) = namespace() else { return };
         if !namespace.set(MIGRATE, migrate) {
             support::skip("this kernel has no tcp_migrate_req");
@@ -95,7 +93,7 @@ fn closing_a_member_loses_its_queue_unless_migration_is_on() {
         let expected = if migrate == "1" { 40 } else { survivor.depth };
         assert_eq!(left.depth, expected, "tcp_migrate_req={migrate}");
         assert_eq!(left.accepted_total, survivor.accepted_total.map(|_| 0), "nothing was accepted");
-        if tier == Tier::Tracepoint && migrate == "1" && sees_enqueues(&seen) {
+        if tier >= Tier::Tracepoint && migrate == "1" && sees_enqueues(&seen) {
             assert_eq!(left.enqueued_total, survivor.enqueued_total, "nothing arrived");
             assert!(left.oldest_queued_seconds >= survivor.oldest_queued_seconds, "what is handed on keeps its age");
         }
@@ -104,7 +102,7 @@ fn closing_a_member_loses_its_queue_unless_migration_is_on() {
 
 #[test]
 fn fast_open_connections_are_in_the_queue_before_they_are_established() {
-    for tier in TIERS {
+    for tier in tiers() {
         let Some(namespace) = namespace() else { return };
         let of_server = Cgroup::create("fast-server").unwrap();
         let of_client = Cgroup::create("fast-client").unwrap();
@@ -119,7 +117,7 @@ fn fast_open_connections_are_in_the_queue_before_they_are_established() {
             listener(seen, &namespace, port).is_some_and(|row| row.depth == 6 && row.is_full() == Some(true))
         });
         assert_eq!(nstat::counters(&namespace, &["TcpExtTCPFastOpenPassive"]), [6]);
-        if tier == Tier::Tracepoint && sees_enqueues(&seen) {
+        if tier >= Tier::Tracepoint && sees_enqueues(&seen) {
             eventually(&plane, "6 entered", |seen| {
                 listener(seen, &namespace, port).is_some_and(|row| row.enqueued_total == Some(6))
             });
@@ -139,7 +137,7 @@ fn fast_open_connections_are_in_the_queue_before_they_are_established() {
 
 #[test]
 fn deferred_connections_are_in_no_queue_before_they_say_something() {
-    for tier in TIERS {
+    for tier in tiers() {
         let Some(namespace) = namespace() else { return };
         let Some(plane) = plane(tier) else { return };
         let mut server = Peer::start(&namespace);
@@ -153,7 +151,7 @@ fn deferred_connections_are_in_no_queue_before_they_say_something() {
         let seen = eventually(&plane, "the one that spoke", |seen| {
             listener(seen, &namespace, port).is_some_and(|row| row.depth == 1 && row.abandoned == Some(0))
         });
-        if tier == Tier::Tracepoint && sees_enqueues(&seen) {
+        if tier >= Tier::Tracepoint && sees_enqueues(&seen) {
             let row = listener(&seen, &namespace, port).unwrap();
             assert_eq!((row.enqueued_total, row.accepted_total), (Some(1), Some(0)));
             assert!(row.oldest_queued_seconds.is_some_and(|age| age < 30.0), "from when it entered, not from its SYN");
@@ -170,7 +168,7 @@ fn deferred_connections_are_in_no_queue_before_they_say_something() {
 
 #[test]
 fn connections_by_syn_cookie_enter_the_queue_like_any_other() {
-    for tier in TIERS {
+    for tier in tiers() {
         let Some(namespace) = namespace() else { return };
         let of_server = Cgroup::create("cookie-server").unwrap();
         assert!(namespace.set("ipv4/tcp_syncookies", "2"));
@@ -180,16 +178,15 @@ fn connections_by_syn_cookie_enter_the_queue_like_any_other() {
         let port = server.listen("::", 64);
         client.connect("127.0.0.1", port, 6);
         client.connect("::1", port, 4);
-        let seen = eventually(&plane, "10 queued", |seen| {
-            listener(seen, &namespace, port).is_some_and(|row| row.depth == 10)
-                && open_in(seen, of_server.path()).0 == 10
-        });
+        let seen =
+            eventually(&plane, "10 queued", |seen| listener(seen, &namespace, port).is_some_and(|row| row.depth == 10));
         assert_eq!(nstat::counters(&namespace, &["TcpExtSyncookiesRecv"]), [10]);
-        if tier == Tier::Tracepoint && sees_enqueues(&seen) {
+        if tier >= Tier::Tracepoint && sees_enqueues(&seen) {
             let row = listener(&seen, &namespace, port).unwrap();
             assert_eq!((row.enqueued_total, row.depth_peak), (Some(10), Some(10)));
         }
         server.accept(port, 10);
+        eventually(&plane, "10 open", |seen| open_in(seen, of_server.path()) == (10, 0));
         server.close_all();
         eventually(&plane, "nothing open", |seen| open_in(seen, of_server.path()) == (0, 0));
     }
@@ -197,7 +194,7 @@ fn connections_by_syn_cookie_enter_the_queue_like_any_other() {
 
 #[test]
 fn an_mptcp_listener_is_listed_once_and_named() {
-    for tier in TIERS {
+    for tier in tiers() {
         let Some(namespace) = namespace() else { return };
         let Some(plane) = plane(tier) else { return };
         let mut server = Peer::start(&namespace);

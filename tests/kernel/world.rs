@@ -5,7 +5,7 @@ use governor_user::kernel::{
     view::{HookEvent, ListenerView, Observation, Tier},
 };
 use std::{
-    sync::Arc,
+    sync::{Arc, OnceLock},
     thread,
     time::{Duration, Instant},
 };
@@ -66,6 +66,25 @@ pub(crate) fn best_plane() -> Option<Plane> {
     }
     skip(&format!("no programs work here: {}", first.degraded.join("; ")));
     None
+}
+
+/// The tiers that tests hold to the same promises here: those with sock_diag that work.
+pub(crate) fn tiers() -> impl Iterator<Item = Tier> {
+    static BEST: OnceLock<Tier> = OnceLock::new();
+    let best = *BEST.get_or_init(|| {
+        let plane = kernel::spawn(Options::default()).expect("the plane starts on some tier");
+        plane.observations().borrow().tier
+    });
+    [Tier::Trampoline, Tier::Tracepoint, Tier::Netlink].into_iter().filter(move |tier| *tier <= best)
+}
+
+/// As [`tiers`], without the one that has no programs; none, and a line that says so, where no programs work.
+pub(crate) fn tiers_of_programs() -> Vec<Tier> {
+    let tiers: Vec<_> = tiers().filter(|tier| *tier >= Tier::Tracepoint).collect();
+    if tiers.is_empty() {
+        skip("no programs work here");
+    }
+    tiers
 }
 
 /// Whether this event is seen as it happens.
