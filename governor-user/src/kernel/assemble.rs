@@ -258,10 +258,14 @@ impl Track {
             let entered = in_bpf.saturating_add(base);
             let left = now.accepted.unwrap_or_else(|| entered.saturating_sub(depth).try_into().unwrap_or(0));
             self.accepted = self.accepted.max(left);
-            // Never less than what left and what is there: the table is younger than the count.
-            let present = self.accepted + u64::from(row.depth);
-            let arrived = u64::try_from(entered).unwrap_or(0).max(present).saturating_sub(now.moved);
-            self.enqueued = self.enqueued.max(arrived);
+            let entered = u64::try_from(entered).unwrap_or(0);
+            let arrived = match now.accepted {
+                // What is there and did not come was handed on by another listener, and is no arrival.
+                Some(_) => entered,
+                // Never less than what left and what is there: the table is younger than the count.
+                None => entered.max(self.accepted + u64::from(row.depth)),
+            };
+            self.enqueued = self.enqueued.max(arrived.saturating_sub(now.moved));
             self.peak = self.peak.max(now.depth_peak);
         }
         self.peak = self.peak.max(row.depth);
