@@ -70,7 +70,10 @@ fn a_killed_daemon_misses_nothing_that_happens_until_the_next_one_is_there() {
     }
     let groups = daemon.get("/v1/cgroups");
     assert_eq!(ss::connections(&namespace, &[port, born_unseen]), (11, 11));
-    assert_eq!((open_of(&groups, &of_server), open_of(&groups, &of_client)), ((11, 0), (0, 11)));
+    // What is still queued is no group's where accepts are seen: of the eleven accepted, one has its client still.
+    let by_acceptor = groups.as_array().into_iter().flatten().any(|group| group["inbound_basis"] == "acceptor");
+    let inbound = if by_acceptor { 1 } else { 11 };
+    assert_eq!((open_of(&groups, &of_server), open_of(&groups, &of_client)), ((inbound, 0), (0, 11)));
 
     staying.close_all();
     server.close_all();
