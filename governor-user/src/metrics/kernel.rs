@@ -3,6 +3,7 @@
 use super::page::{Labels, Page, Row};
 use super::sojourn::Waits;
 use crate::kernel::view::{CgroupView, ClosedListeners, Conntrack, ListenerView, NamespaceCounters, Observation};
+use std::time::Duration;
 
 /// Listeners, cgroups and namespaces with series of their own; what does not fit is counted in
 /// `governor_series_omitted`.
@@ -207,6 +208,18 @@ fn health(page: &mut Page, seen: &Observation) {
     let health = &seen.health;
     let tier = vec![("tier", seen.tier.as_str().to_owned())];
     page.gauge("kernel_tier", "1 for the tier in use", vec![(tier, 1.0)]);
+    let pins = vec![("state", seen.pins.state.as_str().to_owned())];
+    page.gauge(
+        "kernel_pins",
+        "1 for what became of the pins: adopted (counts of an earlier daemon go on), pinned, off or unavailable",
+        vec![(pins, 1.0)],
+    );
+    let counting = seen.pins.counting_since_ns.map(|since| Duration::from_nanos(seen.taken_ns.saturating_sub(since)));
+    page.gauge(
+        "kernel_counting_seconds",
+        "For how long the pinned programs have counted, in whichever life of the daemon; absent where nothing is pinned",
+        counting.map(|counting| (Vec::new(), counting.as_secs_f64())).into_iter().collect(),
+    );
     page.gauge(
         "degraded",
         "Reasons why less is observed than asked for",
@@ -245,7 +258,7 @@ fn number(value: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::view::{Family, Protocol, SojournBucket, SojournView, Tier};
+    use crate::kernel::view::{Family, PinState, PinsView, Protocol, SojournBucket, SojournView, Tier};
 
     fn listener(port: u16) -> ListenerView {
         ListenerView {
@@ -361,6 +374,20 @@ mod tests {
         let lost: Vec<&String> = seen.iter().filter(|line| line.starts_with("lost")).collect();
         assert_eq!(lost, ["lost_total{} 19"]);
         assert_eq!(seen.iter().filter(|line| line.starts_with("closed")).count(), 2);
+    }
+
+    #[test]
+    fn what_became_of_the_pins_is_a_series_and_their_age_is_absent_without_them() {
+        let text =
+            |pins| page(&Observation { taken_ns: 9_000_000_000, pins, ..Observation::default() }).text().unwrap();
+        let counting =
+            PinsView { state: PinState::Adopted, counting_since_ns: Some(1_500_000_000), ..PinsView::default() };
+        let adopted = text(counting);
+        assert!(adopted.contains("governor_kernel_pins{state=\"adopted\"} 1"), "{adopted}");
+        assert!(adopted.contains("governor_kernel_counting_seconds 7.5"), "{adopted}");
+        let off = text(PinsView::default());
+        assert!(off.contains("governor_kernel_pins{state=\"off\"} 1"), "{off}");
+        assert!(!off.contains("governor_kernel_counting_seconds 0"), "{off}");
     }
 
     /// Read back by an independent reader of the format: the tags of `io.prometheus.client.Histogram`.
