@@ -13,6 +13,8 @@ pub struct Job {
     pub pool: String,
     /// Key, in hexadecimal digits.
     pub key: Option<String>,
+    /// Org, in hexadecimal digits.
+    pub org: Option<String>,
     /// Its own longest wait in milliseconds.
     pub max_wait_ms: Option<u32>,
     /// How long it ran, in nanoseconds; the largest number for what runs still. Where that was never seen (refused, or the client left), the median of its pool.
@@ -58,6 +60,7 @@ pub fn jobs(segments: &[Vec<Fact>], wall: u64, seconds: u64) -> (Vec<Job>, u64) 
                 },
                 pool: job.pool,
                 key: job.key,
+                org: job.org,
             }
         })
         .collect();
@@ -84,6 +87,7 @@ struct Unpaired {
     at: u64,
     pool: String,
     key: Option<String>,
+    org: Option<String>,
     max_wait_ms: Option<u32>,
     session: u64,
     granted: Option<u64>,
@@ -93,16 +97,18 @@ struct Unpaired {
 
 /// Reads one segment. Leases held at its opening that an earlier segment knows are the same jobs.
 fn segment(facts: &[Fact], jobs: &mut Vec<Unpaired>) {
-    let Some(Fact::Opened { t: zero, wall, held }) = facts.first() else { return };
+    let Some(Fact::Opened { t: zero, wall, held, orgs }) = facts.first() else { return };
     let at = |t: u64| (wall.saturating_mul(NANOS)).saturating_add(t.saturating_sub(*zero));
     let mut asked: BTreeMap<(u64, u32), usize> = BTreeMap::new();
     let mut leases: BTreeMap<u64, usize> = BTreeMap::new();
     for job in jobs.iter_mut() {
         job.runs_on = false;
     }
+    let mut orgs = orgs.iter();
     for (lease, session, pool, key) in held {
         leases.insert(*lease, jobs.len());
-        jobs.push(Unpaired::running(at(*zero), pool.clone(), key.clone(), *session));
+        let whose = (key.clone(), orgs.next().cloned().flatten());
+        jobs.push(Unpaired::running(at(*zero), pool.clone(), whose, *session));
     }
     // What an earlier segment left running goes on as one of these: it ran there until here.
     let earlier = jobs.len() - held.len();
@@ -114,12 +120,13 @@ fn segment(facts: &[Fact], jobs: &mut Vec<Unpaired>) {
     for fact in facts.iter().skip(1) {
         match fact {
             Fact::Opened { .. } => {}
-            Fact::Asked { t, s, r, p, k, w } => {
+            Fact::Asked { t, s, r, p, k, g, w } => {
                 asked.insert((*s, *r), jobs.len());
                 jobs.push(Unpaired {
                     at: at(*t),
                     pool: p.clone(),
                     key: k.clone(),
+                    org: g.clone(),
                     max_wait_ms: *w,
                     session: *s,
                     granted: None,
@@ -134,11 +141,10 @@ fn segment(facts: &[Fact], jobs: &mut Vec<Unpaired>) {
                     jobs[index].runs_on = true;
                 }
             }
-            Fact::Held { t, s, o, l, p, k } => {
+            Fact::Held { t, s, o, l, p, k, g } => {
                 let index = leases.remove(o).unwrap_or(jobs.len());
                 if index == jobs.len() {
-                    let (pool, key) = (p.clone(), k.clone());
-                    jobs.push(Unpaired::running(at(*t), pool, key, *s));
+                    jobs.push(Unpaired::running(at(*t), p.clone(), (k.clone(), g.clone()), *s));
                 }
                 jobs[index].session = *s;
                 leases.insert(*l, index);
@@ -163,8 +169,8 @@ fn segment(facts: &[Fact], jobs: &mut Vec<Unpaired>) {
 
 impl Unpaired {
     /// Seen when it ran already.
-    fn running(at: u64, pool: String, key: Option<String>, session: u64) -> Self {
-        Self { at, pool, key, max_wait_ms: None, session, granted: Some(at), ran: None, runs_on: true }
+    fn running(at: u64, pool: String, (key, org): (Option<String>, Option<String>), session: u64) -> Self {
+        Self { at, pool, key, org, max_wait_ms: None, session, granted: Some(at), ran: None, runs_on: true }
     }
 
     fn end(&mut self, at: u64) {
@@ -178,13 +184,13 @@ mod tests {
     use super::*;
 
     fn asked(t: u64, r: u32) -> Fact {
-        Fact::Asked { t: t * NANOS, s: 1, r, p: "chat".to_owned(), k: Some("aa".to_owned()), w: None }
+        Fact::Asked { t: t * NANOS, s: 1, r, p: "chat".to_owned(), k: Some("aa".to_owned()), g: None, w: None }
     }
 
     #[test]
     fn a_request_runs_from_its_grant_to_its_end_and_a_refused_one_as_long_as_others() {
         let facts = vec![
-            Fact::Opened { t: 0, wall: 1000, held: vec![] },
+            Fact::Opened { t: 0, wall: 1000, held: vec![], orgs: vec![] },
             asked(0, 1),
             Fact::Granted { t: 2 * NANOS, s: 1, r: 1, l: 7 },
             asked(3, 2),
@@ -202,12 +208,13 @@ mod tests {
     #[test]
     fn what_ran_over_the_end_of_a_segment_is_not_lost_and_not_counted_twice_at_once() {
         let first = vec![
-            Fact::Opened { t: 0, wall: 1000, held: vec![] },
+            Fact::Opened { t: 0, wall: 1000, held: vec![], orgs: vec![] },
             asked(0, 1),
             Fact::Granted { t: 0, s: 1, r: 1, l: 7 },
         ];
         let held = vec![(7, 1, "chat".to_owned(), Some("aa".to_owned()))];
-        let second = vec![Fact::Opened { t: 5 * NANOS, wall: 1005, held }, Fact::Ended { t: 9 * NANOS, l: 7 }];
+        let second =
+            vec![Fact::Opened { t: 5 * NANOS, wall: 1005, held, orgs: vec![] }, Fact::Ended { t: 9 * NANOS, l: 7 }];
         let (jobs, _) = jobs(&[first, second], 1020, 3600);
         let seen: Vec<(u64, u64)> = jobs.iter().map(|job| (job.at / NANOS, job.runs / NANOS)).collect();
         assert_eq!(seen, [(0, 5), (5, 4)]);
@@ -216,7 +223,7 @@ mod tests {
     #[test]
     fn only_the_window_counts_and_what_runs_into_it_is_cut() {
         let facts = vec![
-            Fact::Opened { t: 0, wall: 1000, held: vec![] },
+            Fact::Opened { t: 0, wall: 1000, held: vec![], orgs: vec![] },
             asked(0, 1),
             Fact::Granted { t: 0, s: 1, r: 1, l: 7 },
             asked(1, 2),

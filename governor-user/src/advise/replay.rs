@@ -1,8 +1,9 @@
 //! One replay of the jobs of a pool under one rule.
 
 use super::jobs::Job;
+use crate::config::value::identity;
 use governor_engine::Engine;
-use governor_engine::id::{KeyId, LeaseId, RequestId, SessionId};
+use governor_engine::id::{KeyId, LeaseId, OrgId, RequestId, SessionId};
 use governor_engine::io::{Acquire, Input, Kind, Output};
 use governor_engine::policy::{FairShare, Mode, NodePolicy, Policy, PoolPolicy};
 use governor_engine::time::{Duration, Instant};
@@ -25,10 +26,14 @@ pub struct Outcome {
 
 const SESSION: SessionId = SessionId(1);
 
-/// Replays the jobs of one pool over `window` nanoseconds under this rule, enforced.
+/// Replays the jobs of one pool over `window` nanoseconds under this rule, enforced, with the weights and floors that
+/// `policy` sets for orgs and keys; caps are left out.
 #[must_use]
-pub fn replay(pool: &PoolPolicy, max_parked: u32, rule: FairShare, jobs: &[Job], window: u64) -> Outcome {
+pub fn replay(policy: &Policy, pool: &PoolPolicy, rule: FairShare, jobs: &[Job], window: u64) -> Outcome {
+    let max_parked = policy.node.max_parked;
     let policy = Policy {
+        orgs: policy.orgs.clone(),
+        keys: policy.keys.clone(),
         node: NodePolicy { cap: 0, max_parked, lease_ttl: Duration::from_nanos(u64::MAX), ..NodePolicy::default() },
         pools: vec![PoolPolicy { fair_share: rule, mode: Mode::Enforce, ..pool.clone() }],
         ..Policy::default()
@@ -58,8 +63,8 @@ impl<'a> World<'a> {
         let mut keys = HashMap::new();
         for job in jobs {
             if let Some(key) = &job.key {
-                let next = KeyId(u128::try_from(keys.len()).unwrap_or(u128::MAX));
-                keys.entry(key.as_str()).or_insert(next);
+                let next = u128::try_from(keys.len()).unwrap_or(u128::MAX);
+                keys.entry(key.as_str()).or_insert_with(|| KeyId(identity(key).unwrap_or(next)));
             }
         }
         Self {
@@ -117,6 +122,7 @@ impl<'a> World<'a> {
             request: RequestId(u32::try_from(index).unwrap_or(u32::MAX)),
             pool,
             key: self.key(index),
+            org: job.org.as_deref().and_then(identity).map(OrgId),
             candidates: Vec::new(),
             sticky: None,
             max_wait: job.max_wait_ms.map(|ms| Duration::from_millis(ms.into())),
@@ -170,5 +176,41 @@ impl<'a> World<'a> {
             refused_keys: keys(&self.refused),
             utilisation_percent: permille.map(|permille| f64::from(permille) / 10.0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use governor_engine::policy::{Headroom, MemberPolicy};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn job(at: u64, key: u32, org: Option<u32>, wait: u32, runs: u64) -> Job {
+        Job {
+            at: at * SECOND,
+            pool: "chat".to_owned(),
+            key: Some(format!("{key:032x}")),
+            org: org.map(|org| format!("{org:032x}")),
+            max_wait_ms: Some(wait * 1000),
+            runs: runs * SECOND,
+        }
+    }
+
+    /// Ten keys of one org fill the pool and an eleventh waits; then somebody else comes. Slots are free at 3 s and 10 s.
+    fn outcome(org: Option<u32>) -> (u64, u64) {
+        let mut jobs: Vec<Job> = (0..8).map(|key| job(0, key, org, 5, 100)).collect();
+        jobs.extend([job(0, 8, org, 5, 3), job(0, 9, org, 5, 10), job(1, 10, org, 5, 100), job(2, 99, None, 30, 100)]);
+        let member = MemberPolicy { name: "m".to_owned(), slots: 10, ..MemberPolicy::default() };
+        let pool = PoolPolicy { name: "chat".to_owned(), members: vec![member], ..PoolPolicy::default() };
+        let rule = FairShare::MaxMin { headroom: Headroom::Slots(0) };
+        let done = replay(&Policy::default(), &pool, rule, &jobs, 60 * SECOND);
+        (done.waited_requests, done.refused_requests)
+    }
+
+    #[test]
+    fn the_keys_of_an_org_are_replayed_as_one_share() {
+        assert_eq!(outcome(None), (2, 0), "all keys alike: who came first is served first");
+        assert_eq!(outcome(Some(7)), (1, 1), "the org holds the pool: whoever holds nothing goes before it");
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn advice(policy: &Policy, segments: &[Vec<Fact>], wall: u64, seconds
             rules.push(present);
         }
         let setting = |rule: FairShare| {
-            let outcome = replay(pool, policy.node.max_parked, rule, &jobs, window);
+            let outcome = replay(policy, pool, rule, &jobs, window);
             api::SettingAdvice {
                 fair_share: views::fair_share(rule),
                 current: rule == present,

@@ -3,7 +3,7 @@
 
 use super::ring::{Ring, RingHealth, read};
 use super::translate;
-use governor_engine::id::{KeyId, LeaseId, RequestId, SessionId};
+use governor_engine::id::{KeyId, LeaseId, OrgId, RequestId, SessionId};
 use governor_engine::io::{Acquire, Kind};
 use governor_engine::snapshot::LeaseView;
 use governor_engine::time::Instant;
@@ -23,6 +23,9 @@ pub enum Fact {
         wall: u64,
         /// Leases that ran: lease, session, pool, key.
         held: Vec<(u64, u64, String, Option<String>)>,
+        /// Their orgs, one each; earlier versions recorded none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        orgs: Vec<Option<String>>,
     },
     /// A request came.
     #[serde(rename = "ask")]
@@ -38,6 +41,9 @@ pub enum Fact {
         /// Key, in hexadecimal digits.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         k: Option<String>,
+        /// Org, in hexadecimal digits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        g: Option<String>,
         /// Its own longest wait in milliseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         w: Option<u32>,
@@ -70,6 +76,9 @@ pub enum Fact {
         /// Key, in hexadecimal digits.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         k: Option<String>,
+        /// Org, in hexadecimal digits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        g: Option<String>,
     },
     /// A lease ended.
     #[serde(rename = "end")]
@@ -109,7 +118,14 @@ impl Demand {
     /// A segment begins.
     pub fn opened(&mut self, leases: &[LeaseView], pool: impl Fn(&LeaseView) -> String, wall: u64, now: Instant) {
         let held = |lease: &LeaseView| (lease.lease.0, lease.session.0, pool(lease), lease.key.map(hex));
-        self.write(|| Fact::Opened { t: now.0, wall, held: leases.iter().map(held).collect() });
+        // One that is suspended does not run.
+        let run = || leases.iter().filter(|lease| !lease.suspended);
+        self.write(|| Fact::Opened {
+            t: now.0,
+            wall,
+            held: run().map(held).collect(),
+            orgs: run().map(|lease| lease.org.map(org_hex)).collect(),
+        });
     }
 
     /// A request came. Only ordinary work is demand for slots by these rules.
@@ -121,6 +137,7 @@ impl Demand {
                 r: ask.request.0,
                 p: pool.to_owned(),
                 k: ask.key.map(hex),
+                g: ask.org.map(org_hex),
                 w: ask.max_wait.map(translate::millis),
             });
         }
@@ -137,10 +154,18 @@ impl Demand {
         session: SessionId,
         old: u64,
         new: LeaseId,
-        (pool, key): (&str, Option<KeyId>),
+        (pool, key, org): (&str, Option<KeyId>, Option<OrgId>),
         now: Instant,
     ) {
-        self.write(|| Fact::Held { t: now.0, s: session.0, o: old, l: new.0, p: pool.to_owned(), k: key.map(hex) });
+        self.write(|| Fact::Held {
+            t: now.0,
+            s: session.0,
+            o: old,
+            l: new.0,
+            p: pool.to_owned(),
+            k: key.map(hex),
+            g: org.map(org_hex),
+        });
     }
 
     /// A lease ended.
@@ -194,6 +219,10 @@ pub fn recorded(state_dir: &Path) -> io::Result<Vec<Vec<Fact>>> {
 
 fn folder(state_dir: &Path) -> PathBuf {
     state_dir.join("demand")
+}
+
+fn org_hex(org: OrgId) -> String {
+    translate::org_hash(org).to_string()
 }
 
 fn hex(key: KeyId) -> String {

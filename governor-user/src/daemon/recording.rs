@@ -2,7 +2,7 @@
 
 use super::clock;
 use super::driver::{Driver, FLUSH_EVERY};
-use governor_engine::id::{KeyId, LeaseId, SessionId};
+use governor_engine::id::{KeyId, LeaseId, OrgId, SessionId};
 use governor_engine::io::{Acquire, Grant, Parent};
 use governor_engine::time::Instant;
 
@@ -24,11 +24,18 @@ impl Driver {
         }
     }
 
-    pub(super) fn note_held(&mut self, session: SessionId, old: u64, new: LeaseId, key: Option<KeyId>, now: Instant) {
+    pub(super) fn note_held(
+        &mut self,
+        session: SessionId,
+        old: u64,
+        new: LeaseId,
+        (key, org): (Option<KeyId>, Option<OrgId>),
+        now: Instant,
+    ) {
         self.open_segment(now);
         let engine = &self.parts.engine;
         let pool = engine.pool_of(new).and_then(|pool| engine.pool_name(pool)).unwrap_or_default();
-        self.parts.demand.held(session, old, new, (pool, key), now);
+        self.parts.demand.held(session, old, new, (pool, key, org), now);
     }
 
     pub(super) fn note_ended(&mut self, lease: LeaseId, now: Instant) {

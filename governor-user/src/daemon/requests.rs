@@ -156,7 +156,7 @@ impl Driver {
                 input.lease = LeaseId(0);
             }
             self.learn(input.key, held.label.as_deref());
-            let key = input.key;
+            let (key, org, suspended) = (input.key, input.org, input.suspended);
             self.parts.engine.handle_input(Input::Register(input), now);
             while let Some(output) = self.parts.engine.poll_output() {
                 if let Output::Registered { new, .. } = output {
@@ -164,7 +164,10 @@ impl Driver {
                         if let Some(client) = held.client {
                             self.clients.registered(session, new, client, now);
                         }
-                        self.note_held(session, held.lease, new, key, now);
+                        // One that is suspended does not run.
+                        if !suspended {
+                            self.note_held(session, held.lease, new, (key, org), now);
+                        }
                     }
                     known.push((held.lease, new.map_or(0, |lease| lease.0)));
                 } else {
