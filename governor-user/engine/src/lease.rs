@@ -104,6 +104,7 @@ impl Engine {
         } else {
             self.parties.count(lease.holder);
             self.pools[lease.pool.index()].enter(lease.seat(), &self.parties);
+            self.guarantee(lease.pool, lease.holder);
         }
         let end = lease.end();
         let slot = self.leases.insert(lease);

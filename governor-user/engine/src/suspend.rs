@@ -63,6 +63,8 @@ impl Engine {
         self.suspended -= 1;
         self.totals.resumed += 1;
         self.parties.count(seat.holder);
+        let holder = seat.holder;
         self.pools[pool.index()].enter(seat, &self.parties);
+        self.guarantee(pool, holder);
     }
 }

@@ -5,6 +5,7 @@ use crate::id::PoolId;
 use crate::io::{Output, RejectReason};
 use crate::judge::Obstacle;
 use crate::park::{Ask, Door, Errand, ParkId, Parked};
+use crate::party::Holder;
 use crate::slots::Slot;
 use crate::stand::Rank;
 
@@ -32,7 +33,19 @@ impl Engine {
         {
             lease.waits = Some(slot);
         }
-        self.pools[pool.index()].park(slot, id, &self.parked[slot].ask, &self.parties);
+        let ask = &self.parked[slot].ask;
+        let holder = ask.holder;
+        self.pools[pool.index()].park(slot, id, ask, &self.parties);
+        self.guarantee(pool, holder);
+    }
+
+    /// Somebody with a floor holds or awaits something more. If the floors now exceed what there is to share they are scaled
+    /// down, and what others are no longer sure of may be enough for one who waits.
+    pub(crate) fn guarantee(&mut self, pool: PoolId, holder: Holder) {
+        let by_org = self.pools[pool.index()].sets.by_org;
+        if by_org && self.parties.terms(holder, holder.unit(by_org)).floor > 0 {
+            self.wake(pool);
+        }
     }
 
     /// Takes a request out of the queues, for whatever comes next. The caller answers it and owns its set and holder.

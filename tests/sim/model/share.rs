@@ -64,10 +64,9 @@ impl Model {
         };
         match policy.fair_share {
             FairShare::Off => {}
-            FairShare::EqualSplit { threshold } => {
+            FairShare::EqualSplit { .. } => {
                 standing.share = policy.min_guarantee.max(c.checked_div(active).unwrap_or(c));
-                let congested = c > 0 && t * 100 >= c * u32::from(threshold);
-                standing.admitted = unit.is_none() || !congested || held < standing.share;
+                standing.admitted = unit.is_none() || !self.is_congested(w) || held < standing.share;
             }
             FairShare::MaxMin { headroom } => {
                 let h = headroom.slots(c);
@@ -86,6 +85,25 @@ impl Model {
         }
         standing
     }
+
+    /// The share test is asked over these candidates.
+    pub(super) fn is_congested(&self, w: &Parked) -> bool {
+        let t = u32::try_from(self.counted_over(w.pool, &w.candidates).len()).unwrap();
+        let c = self.capacity(w.pool, &w.candidates);
+        match self.pools[index(w.pool.0)].policy.fair_share {
+            FairShare::Off => false,
+            FairShare::EqualSplit { threshold } => c > 0 && t * 100 >= c * u32::from(threshold),
+            FairShare::MaxMin { headroom } => c > 0 && t >= c - headroom.slots(c),
+        }
+    }
+
+    /// The floors of those who want something exceed what there is to share.
+    pub(super) fn is_oversubscribed(&self, w: &Parked) -> bool {
+        let FairShare::MaxMin { headroom } = self.pools[index(w.pool.0)].policy.fair_share else { return false };
+        let c = self.capacity(w.pool, &w.candidates);
+        let shared = c - headroom.slots(c);
+        Filling::new(self, w, shared).floors > u64::from(shared)
+    }
 }
 
 /// Who wants how much over the candidates of one request, and what they would all hold at its level.
@@ -94,6 +112,8 @@ struct Filling {
     keyless: u32,
     own_weight: u64,
     own_floor: u32,
+    /// Of everybody, as configured.
+    floors: u64,
     /// (demand, weight, floor) of the others.
     others: Vec<(u32, u64, u32)>,
 }
@@ -127,7 +147,7 @@ impl Filling {
         let (own_weight, own_floor) = own.as_ref().map_or((1, 0), of);
         let others = wants.iter().filter(|(unit, _)| **unit != own);
         let others = others.filter_map(|(unit, wants)| unit.as_ref().map(|unit| (*wants, of(unit).0, of(unit).1)));
-        Self { keyless, own_weight, own_floor, others: others.collect() }
+        Self { keyless, own_weight, own_floor, floors, others: others.collect() }
     }
 
     /// F at the level where the requester holds `own`: everybody else what it wants, but at most its part of that level

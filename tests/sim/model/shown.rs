@@ -27,6 +27,8 @@ struct ShownPool {
     capacity: u32,
     in_flight: u32,
     parked: u32,
+    congested: bool,
+    oversubscribed: bool,
     members: BTreeMap<MemberId, u32>,
     /// In flight, parked, weight, floor, cap; and the share.
     keys: BTreeMap<KeyId, ([u32; 5], Option<u32>)>,
@@ -45,6 +47,8 @@ impl Shown {
             capacity: pool.capacity,
             in_flight: pool.in_flight,
             parked: pool.parked,
+            congested: pool.congested,
+            oversubscribed: pool.oversubscribed,
             members: pool.members.iter().map(|member| (member.member, member.in_flight)).collect(),
             keys: pool
                 .keys
@@ -121,8 +125,11 @@ impl Model {
         let kinds = (0..state.traffic.len()).map(|t| TrafficId(u32::try_from(t).unwrap()));
         let kinds = kinds.filter(|t| self.known_traffic(pool, Some(*t)).is_some());
         let of_kind = |t| running.iter().filter(|l| l.traffic == Some(t)).count();
+        let nobody = Parked::any(pool, Who { key: None, org: None });
         ShownPool {
             pool,
+            congested: self.is_congested(&nobody),
+            oversubscribed: self.is_oversubscribed(&nobody),
             capacity: self.capacity(pool, &None),
             in_flight: u32::try_from(running.len()).unwrap(),
             parked: u32::try_from(waiting.len()).unwrap(),

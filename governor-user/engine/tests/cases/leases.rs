@@ -1,7 +1,7 @@
 //! Leases: every way they end, and what late operations do to them.
 
 use governor_engine::id::{KeyId, LeaseId, MemberId, RequestId, SessionId};
-use governor_engine::io::{Held, Input, Kind, Output, RejectReason, RevokeReason};
+use governor_engine::io::{Held, Input, Kind, Output, RejectReason, RevokeReason, Work};
 use governor_engine::time::Duration;
 
 use crate::world::{POOL, SESSION, World, is_parked, lease, member, policy};
@@ -98,4 +98,29 @@ fn a_lost_session_keeps_its_leases_for_the_grace_and_can_register_them() {
     }
     assert_eq!(world.in_flight(), 4);
     assert!(is_parked(&world.ask_for(2)));
+}
+
+#[test]
+fn every_end_of_a_lease_is_counted_under_its_own_cause() {
+    let mut policy = policy(&[9]);
+    (policy.node.lease_ttl, policy.node.reclaim_grace) = (Duration::from_secs(10), Duration::from_secs(10));
+    let mut world = World::new(policy);
+    let released = world.held_for(1);
+    world.release(released);
+    let revoked = world.held_for(1);
+    world.put(Input::Revoke { lease: revoked });
+    world.put(Input::Revoke { lease: revoked });
+    world.put(Input::Renew { session: SESSION, lease: revoked, idle: None });
+    world.held_for(1);
+    // Its grace and its time are over in the same instant: it was a leak.
+    let leaked = lease(&world.ask(|acquire| acquire.ends_with_client = true));
+    world.put(Input::ClientGone { session: SESSION, work: Work::Lease(leaked) });
+    let ends = world.at(10_000);
+    assert!(ends.contains(&Output::Revoke { session: SESSION, lease: leaked, reason: RevokeReason::Reclaimed }));
+    world.held_for(1);
+    world.put(Input::SessionGone { session: SESSION });
+    let totals = world.engine.snapshot().totals;
+    let by_cause =
+        [totals.released, totals.revoked, totals.expired, totals.reclaimed, totals.session_gone, totals.unknown];
+    assert_eq!(by_cause, [1, 1, 1, 1, 1, 2]);
 }
