@@ -90,6 +90,9 @@ impl Engine {
                 self.expect_wanted(pool, &mut of, ask.holder);
             }
         }
+        for (party, counts) in of.iter_mut().filter(|(_, counts)| counts.wanted > 0) {
+            counts.reach = self.reach(pool, set, *party);
+        }
         let open = set.members.iter().map(|id| &pool.members[id.index()]).filter(|member| member.open);
         expected.capacity = open.map(crate::member::Member::ordinary_slots).sum();
         let numbers = |set: &CandidateSet| (set.capacity, set.total, set.ordinary, set.keyless, set.active_keys);
@@ -97,8 +100,11 @@ impl Engine {
         assert_eq!(set.parties(), of.len(), "who has anything over {:?}", set.members);
         let mut demand = Demand::default();
         for (party, counts) in &of {
-            assert_eq!(set.counts(*party), *counts, "{party:?} over {:?}", set.members);
-            (1..=counts.wanted).for_each(|n| demand.add(self.parties.get(*party).entitled.terms, n));
+            let has = set.counts(*party);
+            // Where it wants nothing, what it could reach does not matter.
+            let has = if counts.wanted > 0 { has } else { Counts { reach: counts.reach, ..has } };
+            assert_eq!(has, *counts, "{party:?} over {:?}", set.members);
+            (1..=counts.demand()).for_each(|n| demand.add(self.parties.get(*party).entitled.terms, n));
         }
         for level in [0, 1, 2, 3, 5, 8, 100] {
             let limit = |terms: crate::entitle::Terms| (level * terms.weight).max(terms.floor);
@@ -116,6 +122,20 @@ impl Engine {
         if let Some(unit) = holder.unit(true).filter(|_| pool.sets.by_org) {
             of.entry(unit).or_default().wanted += 1;
         }
+    }
+
+    /// Slots of open members of a set that a unit's leases and wanting requests name; no limit if one names none.
+    fn reach(&self, pool: &Pool, set: &CandidateSet, unit: PartyId) -> u32 {
+        let leases = self.leases_in(pool).filter(|lease| !lease.suspended).map(|lease| (lease.holder, lease.set));
+        let asks = self.asks_in(pool).filter(|ask| sets::wants(ask, &pool.traffic)).map(|ask| (ask.holder, ask.set));
+        let of_unit = leases.chain(asks).filter(|(holder, _)| holder.unit(true) == Some(unit));
+        let named: BTreeSet<SetId> = of_unit.map(|(_, set)| set).collect();
+        if named.contains(&SetId::EVERYBODY) {
+            return u32::MAX;
+        }
+        let among = set.members.iter().filter(|id| named.iter().any(|named| pool.sets.get(*named).contains(**id)));
+        let open = among.map(|id| &pool.members[id.index()]).filter(|member| member.open);
+        open.map(crate::member::Member::ordinary_slots).sum()
     }
 
     fn check_lanes(&self, pool: &Pool) {

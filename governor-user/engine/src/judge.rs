@@ -52,7 +52,7 @@ impl Pool {
             Requester {
                 key_in_flight: of_key.in_flight,
                 in_flight: if self.sets.by_org { of_unit.held } else { of_unit.in_flight },
-                wanted: of_unit.wanted,
+                wanted: of_unit.demand(),
                 terms: parties.get(unit).entitled.terms,
             }
         });

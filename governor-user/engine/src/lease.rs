@@ -72,7 +72,8 @@ impl Lease {
 
     /// Where it counts.
     pub(crate) fn seat(&self) -> Seat {
-        Seat { member: self.member, holder: self.holder, traffic: self.traffic, ordinary: self.is_ordinary() }
+        let ordinary = self.is_ordinary();
+        Seat { member: self.member, holder: self.holder, set: self.set, traffic: self.traffic, ordinary }
     }
 
     /// When it ends by itself.

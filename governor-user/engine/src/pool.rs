@@ -11,7 +11,7 @@ use crate::party::{Holder, Parties, PartyId};
 use crate::policy::{FairShare, PoolPolicy};
 use crate::retry::{DrainMeter, TypicalService, VirtualQueue};
 use crate::set::SetId;
-use crate::sets::{Ledger, PoolLedger, Sets};
+use crate::sets::{Ledger, PoolLedger, Sets, wants};
 use crate::slots::Slot;
 use crate::table::Table;
 use crate::time::Instant;
@@ -44,6 +44,8 @@ pub(crate) struct Pool {
 pub(crate) struct Seat {
     pub(crate) member: Option<MemberId>,
     pub(crate) holder: Holder,
+    /// Where it may run.
+    pub(crate) set: SetId,
     pub(crate) traffic: Option<TrafficId>,
     /// It went through the ordinary door: it is neither re-attached nor a child.
     pub(crate) ordinary: bool,
@@ -161,6 +163,7 @@ impl Pool {
         if self.counts(seat.member) {
             self.sets.enter(seat.member, seat.holder, seat.ordinary, parties);
         }
+        self.sets.begin_use(seat.holder, seat.set, &self.members, parties);
     }
 
     /// Counts a lease out.
@@ -172,6 +175,7 @@ impl Pool {
         if self.counts(seat.member) {
             self.sets.leave(seat.member, seat.holder, seat.ordinary, parties);
         }
+        self.sets.end_use(seat.holder, seat.set, &self.members, parties);
     }
 
     /// Leases on a member that takes requests count in T, and those on no member.
@@ -187,6 +191,9 @@ impl Pool {
             *self.parked_by_key.entry(key) += 1;
         }
         self.sets.park(slot, park, ask, &self.traffic, parties);
+        if wants(ask, &self.traffic) {
+            self.sets.begin_use(ask.holder, ask.set, &self.members, parties);
+        }
     }
 
     /// A request waits no longer.
@@ -201,6 +208,9 @@ impl Pool {
             }
         }
         self.sets.unpark(slot, ask, &self.traffic, parties);
+        if wants(ask, &self.traffic) {
+            self.sets.end_use(ask.holder, ask.set, &self.members, parties);
+        }
     }
 
     /// News about a member. Those who wait may be able to go afterwards.

@@ -24,14 +24,35 @@ impl SetId {
 }
 
 /// What one party has over a candidate set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// In flight of a key.
     pub(crate) in_flight: u32,
     /// In flight of whom shares are for: of an org, of a key's requests without one. Kept where shares are for orgs.
     pub(crate) held: u32,
-    /// The same and parked.
+    /// The same and parked: d.
     pub(crate) wanted: u32,
+    /// S: ordinary slots, here, of the open members that its leases and parked requests name. `u32::MAX` where one of them
+    /// may run anywhere.
+    pub(crate) reach: u32,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self { in_flight: 0, held: 0, wanted: 0, reach: u32::MAX }
+    }
+}
+
+impl Counts {
+    /// What it wants of what it could use: min(d, S), but at least what it holds, which is real even where its members
+    /// shrank or closed.
+    pub(crate) fn demand(self) -> u32 {
+        self.wanted.min(self.reach.max(self.held))
+    }
+
+    fn is_nothing(self) -> bool {
+        (self.in_flight, self.held, self.wanted) == (0, 0, 0)
+    }
 }
 
 /// One candidate set.
@@ -50,7 +71,8 @@ pub(crate) struct CandidateSet {
     /// Keys with at least one.
     pub(crate) active_keys: u32,
     of: Table<PartyId, Counts>,
-    /// What everybody wants here: what counts in T, and what is parked on candidates that meet these.
+    /// What everybody wants here and could use: what counts in T, and what is parked on candidates that meet these, up to
+    /// what the slots here that it may run on can hold.
     pub(crate) demand: Demand,
     lanes: Vec<Lane>,
     pub(crate) references: u32,
@@ -112,9 +134,7 @@ impl CandidateSet {
         self.active_keys += u32::from(of_key.in_flight == 1);
         if by_org {
             let unit = holder.org.unwrap_or(key);
-            let of_unit = self.of.entry(unit);
-            (of_unit.held, of_unit.wanted) = (of_unit.held + 1, of_unit.wanted + 1);
-            self.demand.add(parties.get(unit).entitled.terms, of_unit.wanted);
+            self.change_demand(unit, parties, |of| (of.held, of.wanted) = (of.held + 1, of.wanted + 1));
         }
     }
 
@@ -128,8 +148,7 @@ impl CandidateSet {
         };
         if by_org {
             let unit = holder.org.unwrap_or(key);
-            let left = self.change(unit, |of| (of.held, of.wanted) = (of.held - 1, of.wanted - 1));
-            self.demand.remove(parties.get(unit).entitled.terms, left.wanted + 1);
+            self.change_demand(unit, parties, |of| (of.held, of.wanted) = (of.held - 1, of.wanted - 1));
         }
         let left = self.change(key, |of| of.in_flight -= 1);
         self.active_keys -= u32::from(left.in_flight == 0);
@@ -137,22 +156,42 @@ impl CandidateSet {
 
     /// A party wants one more.
     pub(crate) fn want(&mut self, unit: PartyId, parties: &Parties) {
-        let of = self.of.entry(unit);
-        of.wanted += 1;
-        self.demand.add(parties.get(unit).entitled.terms, of.wanted);
+        self.change_demand(unit, parties, |of| of.wanted += 1);
     }
 
     /// A party wants one less.
     pub(crate) fn unwant(&mut self, unit: PartyId, parties: &Parties) {
-        let left = self.change(unit, |of| of.wanted -= 1);
-        self.demand.remove(parties.get(unit).entitled.terms, left.wanted + 1);
+        self.change_demand(unit, parties, |of| of.wanted -= 1);
+    }
+
+    /// A party that has something here can use `reach` slots here.
+    pub(crate) fn set_reach(&mut self, unit: PartyId, reach: impl FnOnce(&Self) -> u32, parties: &Parties) {
+        let Some(before) = self.of.get(&unit).map(|of| of.reach) else { return };
+        let reach = reach(self);
+        if reach != before {
+            self.change_demand(unit, parties, |of| of.reach = reach);
+        }
     }
 
     /// What a party wants is wanted on other terms.
     pub(crate) fn change_terms(&mut self, party: PartyId, from: Terms, to: Terms) {
-        let wanted = self.counts(party).wanted;
+        let wanted = self.counts(party).demand();
         (1..=wanted).rev().for_each(|n| self.demand.remove(from, n));
         (1..=wanted).for_each(|n| self.demand.add(to, n));
+    }
+
+    /// Changes what a party has or reaches, and what is wanted of it with that.
+    fn change_demand(&mut self, unit: PartyId, parties: &Parties, change: impl FnOnce(&mut Counts)) {
+        let of = self.of.entry(unit);
+        let before = of.demand();
+        change(of);
+        let (after, is_nothing) = (of.demand(), of.is_nothing());
+        if is_nothing {
+            self.of.remove(&unit);
+        }
+        let terms = parties.get(unit).entitled.terms;
+        (after + 1..=before).rev().for_each(|n| self.demand.remove(terms, n));
+        (before + 1..=after).for_each(|n| self.demand.add(terms, n));
     }
 
     fn change(&mut self, party: PartyId, change: impl FnOnce(&mut Counts)) -> Counts {
@@ -162,7 +201,7 @@ impl CandidateSet {
         };
         change(of);
         let left = *of;
-        if left == Counts::default() {
+        if left.is_nothing() {
             self.of.remove(&party);
         }
         left

@@ -10,6 +10,7 @@ use crate::lease::Lease;
 use crate::member::Member;
 use crate::park::{Ask, Door, ParkId, Parked};
 use crate::party::{Holder, Parties, PartyId};
+use crate::scope::Scopes;
 use crate::set::{CandidateSet, SetId};
 use crate::slots::{Slot, Slots};
 use crate::stand::Standings;
@@ -21,12 +22,16 @@ const IDLE_SETS: usize = 64;
 /// The candidate sets of one pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Sets {
-    slots: Slots<CandidateSet>,
+    pub(crate) slots: Slots<CandidateSet>,
     by_members: BTreeMap<Vec<MemberId>, SetId>,
     /// Unreferenced, longest unused first.
     idle: VecDeque<SetId>,
     /// Sets in which somebody waits, by id.
     waiting: Vec<SetId>,
+    /// Kept from the first named set on, where what units want counts: before it everybody's work may run anywhere.
+    pub(crate) scopes: Scopes,
+    /// Room for the members that one unit names.
+    pub(crate) named: Vec<MemberId>,
     pub(crate) standings: Standings,
     /// Shares are for orgs, and what they want counts: the rule is `max-min`.
     pub(crate) by_org: bool,
@@ -64,6 +69,15 @@ impl<'a> PoolLedger<'a> {
         waiting
     }
 
+    /// Who names which set, once for each running lease and each parked request that wants something.
+    pub(crate) fn uses(self) -> impl Iterator<Item = (PartyId, SetId)> {
+        let leases = self.running().map(|lease| (lease.holder, lease.set));
+        let parked = self.ledger.parked.iter().map(|(_, parked)| &parked.ask);
+        let parked = parked.filter(move |ask| ask.pool == self.pool && wants(ask, self.traffic));
+        let uses = leases.chain(parked.map(|ask| (ask.holder, ask.set)));
+        uses.filter_map(|(holder, set)| Some((holder.unit(true)?, set)))
+    }
+
     fn counts_in(self, lease: &Lease, set: &CandidateSet) -> bool {
         lease.member.is_none_or(|member| set.contains(member) && self.members[member.index()].open)
     }
@@ -84,6 +98,8 @@ impl Sets {
             by_members: BTreeMap::new(),
             idle: VecDeque::new(),
             waiting: Vec::new(),
+            scopes: Scopes::default(),
+            named: Vec::new(),
             standings: Standings::default(),
             by_org: false,
         }
@@ -106,9 +122,13 @@ impl Sets {
             }
             return id;
         }
+        let is_first = !self.has_named();
         let set = CandidateSet::of(members.clone());
         let id = SetId(self.slots.insert(set));
         self.by_members.insert(members, id);
+        if is_first {
+            self.recount_scopes(from);
+        }
         self.recount(|other, _| other == id, from);
         id
     }
@@ -232,6 +252,7 @@ impl Sets {
         self.by_org = by_org;
         self.slots.iter_mut().for_each(|(_, set)| set.clear_lanes());
         self.waiting.clear();
+        self.recount_scopes(from);
         self.recount(|_, _| true, from);
         for (park, slot, ask) in from.waiting() {
             self.queue(slot, park, ask, from.ledger.parties);
@@ -274,6 +295,7 @@ impl Sets {
             set.reorder(&self.standings, by_org);
             self.slots[id.0] = set;
         }
+        self.recount_reach(&concerned, from);
     }
 
     /// Sets in which somebody waits, in order of their ids.

@@ -30,7 +30,8 @@ pub(crate) struct Requester {
     pub(crate) key_in_flight: u32,
     /// In flight of whom the share is for: of its org where orgs share, else of the key.
     pub(crate) in_flight: u32,
-    /// In flight and parked of whom the share is for.
+    /// In flight and parked of whom the share is for, as far as `demand` counts it. A requester itself is counted with
+    /// one more than it holds: its request may run on every candidate, so its own S is C.
     pub(crate) wanted: u32,
     pub(crate) terms: Terms,
 }

@@ -52,7 +52,13 @@ impl Engine {
     /// Takes a party's demand and its requests out of the order they stand in, changes what it is entitled to, and puts
     /// them in again.
     fn on_other_terms(&mut self, party: PartyId, change: impl FnOnce(&mut Parties)) {
-        let waiting = self.waiting_of(|ask| ask.holder.key == Some(party) || ask.holder.org == Some(party));
+        // Queues are a key's, so all that may share one with these go too, lest they end up behind each other in another
+        // order. Who moves, or has no key, stands on no terms.
+        let concerned = |key: PartyId| key == party || self.parties.get(key).in_many_orgs;
+        let waiting = self.waiting_of(|ask| {
+            let of_party = |key| ask.holder.org == Some(party) || concerned(key);
+            !ask.moves() && ask.holder.key.is_some_and(of_party)
+        });
         for (_, slot) in &waiting {
             let ask = &self.parked[*slot].ask;
             self.pools[ask.pool.index()].sets.leave_queue(*slot, ask, &self.parties);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use governor_engine::Engine;
-use governor_engine::id::{KeyId, LeaseId, PoolId, RequestId, SessionId};
+use governor_engine::id::{KeyId, LeaseId, MemberId, PoolId, RequestId, SessionId};
 use governor_engine::io::{Acquire, Decision, Input, Kind, Outcome, Output, Reason};
 use governor_engine::policy::{FairShare, Headroom, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
 use governor_engine::time::{Duration, Instant};
@@ -98,6 +98,11 @@ impl World {
     }
 
     fn ask(&mut self, key: u128, max_wait: Option<Duration>) {
+        self.ask_of(key, &[], max_wait);
+    }
+
+    /// Asks for a slot on one of these members; on any if none is named.
+    fn ask_of(&mut self, key: u128, candidates: &[u32], max_wait: Option<Duration>) {
         self.next += 1;
         let request = RequestId(self.next);
         self.asked.insert(request, (key, self.now));
@@ -106,7 +111,7 @@ impl World {
             request,
             pool: POOL,
             key: Some(KeyId(key)),
-            candidates: vec![],
+            candidates: candidates.iter().copied().map(MemberId).collect(),
             sticky: None,
             max_wait,
             deadline: None,
@@ -121,6 +126,12 @@ impl World {
         let (key, lease) = (at < self.held.len()).then(|| self.held.swap_remove(at))?;
         self.put(Input::Release { session: SESSION, lease });
         Some(key)
+    }
+
+    fn end_one_of(&mut self, key: u128) {
+        let at = self.held.iter().position(|(holder, _)| *holder == key).expect("it holds one");
+        let (_, lease) = self.held.remove(at);
+        self.put(Input::Release { session: SESSION, lease });
     }
 
     fn holds(&self, key: u128) -> usize {
@@ -222,6 +233,55 @@ fn the_key_that_uses_most_waits_until_it_is_below_its_share_again() {
     assert_eq!(world.holds(3), 1);
     let split = BTreeSet::from([world.holds(1), world.holds(2)]);
     assert_eq!(split, BTreeSet::from([4, 5]));
+}
+
+#[test]
+fn a_key_that_can_use_only_one_member_does_not_keep_the_others_slots_empty() {
+    for headroom in [0, 4, 14] {
+        let mut world = World::new(policy(&[4, 36], headroom));
+        let shared = 40 - headroom as usize;
+        // It wants sixty, which is more than all there is, but never more than four can run.
+        (0..60).for_each(|_| world.ask_of(1, &[0], None));
+        (0..40).for_each(|_| world.ask(2, Some(Duration::ZERO)));
+        assert_eq!(world.holds(1) + world.holds(2), shared, "headroom {headroom}");
+        // Two that can use every member divide all but those four; the other one's streams end where none is free.
+        let part = (shared - 4) / 2;
+        for _ in 0..80 {
+            if world.held.len() == 40 && world.holds(3) < part {
+                world.end_one_of(2);
+            }
+            world.ask(3, Some(Duration::ZERO));
+        }
+        assert_eq!(world.holds(3), part, "headroom {headroom}");
+        world.engine.check_invariants();
+    }
+}
+
+#[test]
+fn what_a_key_can_use_grows_and_shrinks_with_the_members_its_work_names() {
+    let mut world = World::new(policy(&[4, 4, 32], 18));
+    let wait = Duration::from_secs(1);
+    (0..40).for_each(|_| world.ask_of(1, &[0], None));
+    world.ask_of(1, &[0, 1], Some(wait));
+    (0..40).for_each(|_| world.ask(2, Some(Duration::ZERO)));
+    (0..18).for_each(|_| world.ask(3, Some(Duration::ZERO)));
+    assert_eq!((world.holds(1), world.holds(2), world.holds(3)), (0, 22, 7), "half of what eight slots leave");
+    // The wait for the second member is over.
+    world.now = world.now.after(wait);
+    world.engine.handle_timeout(world.now);
+    world.learn();
+    (0..18).for_each(|_| world.ask(3, Some(Duration::ZERO)));
+    assert_eq!(world.holds(3), 9, "half of what four slots leave");
+    // One stream on any member, and what waits counts in full: a third each.
+    world.ask(1, Some(Duration::ZERO));
+    assert_eq!(world.holds(1), 1);
+    world.end_one_of(3);
+    world.ask(3, Some(Duration::ZERO));
+    assert_eq!(world.holds(3), 8);
+    world.engine.check_invariants();
+    world.end_one_of(1);
+    (0..18).for_each(|_| world.ask(3, Some(Duration::ZERO)));
+    assert_eq!(world.holds(3), 9);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use governor_engine::id::KeyId;
+use governor_engine::id::{KeyId, MemberId, PoolId};
 use governor_engine::policy::FairShare;
 
 use super::{Model, Parked, Task, Unit, Who, index};
@@ -34,6 +34,29 @@ impl Model {
         let max_min = matches!(self.pools[index(w.pool.0)].policy.fair_share, FairShare::MaxMin { .. });
         let key = who.key?;
         Some(who.org.filter(|_| max_min).map_or(Unit::Key(key), Unit::Org))
+    }
+
+    /// Parked requests by which a key wants something.
+    fn wanting(&self, pool: PoolId) -> impl Iterator<Item = &Parked> {
+        let here = self.parked.iter().filter(move |p| p.pool == pool && p.who.key.is_some());
+        // What moves is wanted already; what its own sub-capacity holds back could not use more.
+        here.filter(|p| !matches!(p.task, Task::Move(_)) && self.sub_capacity(p).is_none())
+    }
+
+    /// The most that a unit can use of the candidates of `w`: the slots of those it may run on, or what it holds there if
+    /// that is more.
+    fn usable_by(&self, w: &Parked, unit: Option<Unit>) -> u32 {
+        let of_unit = |who: Who| self.unit_of(w, who) == unit;
+        let leases = self.running().filter(|l| l.pool == w.pool && of_unit(l.who)).map(|l| &l.candidates);
+        let parked = self.wanting(w.pool).filter(|p| of_unit(p.who)).map(|p| &p.candidates);
+        let Some(named) = leases.chain(parked).cloned().collect::<Option<Vec<Vec<MemberId>>>>() else {
+            // Some of it may run anywhere: all there is, and nobody's part is ever more.
+            return u32::MAX;
+        };
+        let mut among = self.resolve(w.pool, &w.candidates);
+        among.retain(|m| named.iter().any(|named| named.contains(m)));
+        let held = self.counted_over(w.pool, &w.candidates).into_iter().filter(|l| of_unit(l.who)).count();
+        self.capacity(w.pool, &Some(among)).max(u32::try_from(held).unwrap())
     }
 
     pub(super) fn standing(&self, w: &Parked) -> Standing {
@@ -125,16 +148,16 @@ impl Filling {
             *wants.entry(model.unit_of(w, lease.who)).or_default() += 1;
         }
         let among = model.resolve(w.pool, &w.candidates);
-        for other in model.parked.iter().filter(|p| p.pool == w.pool && p.who.key.is_some()) {
-            // What moves is wanted already; what its own sub-capacity holds back could not use more.
-            if matches!(other.task, Task::Move(_)) || model.sub_capacity(other).is_some() {
-                continue;
-            }
+        for other in model.wanting(w.pool) {
             if model.resolve(w.pool, &other.candidates).iter().any(|m| among.contains(m)) {
                 *wants.entry(model.unit_of(w, other.who)).or_default() += 1;
             }
         }
         let keyless = wants.remove(&None).unwrap_or(0);
+        for (unit, wants) in &mut wants {
+            *wants = (*wants).min(model.usable_by(w, *unit));
+        }
+        wants.retain(|_, wants| *wants > 0);
         let own = model.unit(w);
         wants.entry(own).or_default();
         wants.remove(&None);

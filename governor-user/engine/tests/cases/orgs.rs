@@ -1,8 +1,8 @@
 //! Floors, weights and orgs under `max-min`.
 
-use governor_engine::id::{KeyId, OrgId};
+use governor_engine::id::{ClassId, KeyId, OrgId};
 use governor_engine::io::{Acquire, Output, Reason};
-use governor_engine::policy::{Entitlement, FairShare, Headroom, KeyPolicy, OrgPolicy, Policy};
+use governor_engine::policy::{ClassPolicy, Entitlement, FairShare, Headroom, KeyPolicy, OrgPolicy, Policy};
 use governor_engine::time::Duration;
 
 use crate::world::{World, is_parked, lease, policy, shed};
@@ -126,4 +126,19 @@ fn weights_decide_what_two_greedy_keys_get() {
     let keys = world.engine.snapshot().pools[0].keys.clone();
     let holds: Vec<_> = keys.iter().map(|key| (key.key.0, key.in_flight)).collect();
     assert_eq!(holds, [(1, 4), (2, 8)]);
+}
+
+#[test]
+fn who_waits_without_a_key_keeps_its_turn_when_its_org_gets_another_class() {
+    let mut policy = policy(&[1]);
+    let entitlement = Entitlement { weight: Some(4), ..Entitlement::default() };
+    policy.classes = vec![ClassPolicy { name: "heavy".to_owned(), entitlement }];
+    let mut world = World::new(policy);
+    let held = world.held_for(7);
+    assert!(is_parked(&world.ask(|acquire| (acquire.key, acquire.org) = (None, Some(OrgId(1))))));
+    assert!(is_parked(&world.ask(|acquire| acquire.key = None)));
+    world.ask(|acquire| {
+        (acquire.key, acquire.org, acquire.class) = (Some(KeyId(1)), Some(OrgId(1)), Some(ClassId(0)));
+    });
+    assert_eq!(granted(&world.release(held)), [2], "the one that waits longest");
 }
