@@ -27,7 +27,11 @@ impl Sets {
 
     /// Whose scope is kept.
     fn scoped(&self, holder: Holder) -> Option<PartyId> {
-        holder.unit(true).filter(|_| self.by_org && self.has_named())
+        holder.unit(true).filter(|_| self.keeps_scopes())
+    }
+
+    fn keeps_scopes(&self) -> bool {
+        self.by_org && self.has_named()
     }
 
     /// Some work named members, and its set is still known.
@@ -62,8 +66,8 @@ impl Sets {
     /// Makes scopes anew.
     pub(crate) fn recount_scopes(&mut self, from: PoolLedger<'_>) {
         self.scopes.clear();
-        for (unit, set) in from.uses() {
-            if self.by_org && self.has_named() {
+        if self.keeps_scopes() {
+            for (unit, set) in from.uses() {
                 self.scopes.begin(unit, set);
             }
         }
@@ -71,6 +75,9 @@ impl Sets {
 
     /// Counts anew what everybody can use of these sets, in order of their ids.
     pub(crate) fn recount_reach(&mut self, concerned: &[SetId], from: PoolLedger<'_>) {
+        if !self.keeps_scopes() {
+            return;
+        }
         let mut confined: Vec<PartyId> = from.uses().map(|(unit, _)| unit).collect();
         confined.retain(|unit| self.scopes.confined(*unit).is_some());
         confined.sort_unstable();
