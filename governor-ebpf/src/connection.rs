@@ -81,10 +81,9 @@ pub(crate) fn close(sk: Sock) {
     let Some(marker) = maps::marker(sk) else {
         return;
     };
-    if marker.counted.replace(counted::NO, counted::OVER).is_ok() {
-        return;
-    }
-    if marker.counted.replace(counted::YES, counted::OVER).is_ok()
+    let was = |value| marker.counted.replace(value, counted::OVER).is_ok();
+    // Between the first and the second attempt an accept may count it.
+    if (was(counted::YES) || (!was(counted::NO) && was(counted::YES)))
         && let Some(cgroup) = maps::cgroup(sk, marker.cgroup.load())
     {
         let counter = if is_inbound(marker) { &cgroup.inbound_closed } else { &cgroup.outbound_closed };
@@ -96,9 +95,8 @@ pub(crate) fn close(sk: Sock) {
 /// new one.
 #[inline(always)]
 pub(crate) fn mark(sk: Sock, direction: Direction, entered_ns: u64) -> Result<&'static MarkerCell, Error> {
-    let Some(marker) = maps::marker(sk) else {
-        return maps::put_marker(sk, fresh(sk, direction, entered_ns));
-    };
+    // One call of the helper: looking first costs a second one for every new connection.
+    let marker = maps::marker_or_insert(sk, fresh(sk, direction, entered_ns))?;
     if marker.counted.load() == counted::OVER {
         let Marker { cgroup, enqueued_ns, listener, counted, direction, stage } = fresh(sk, direction, entered_ns);
         marker.cgroup.store(cgroup);

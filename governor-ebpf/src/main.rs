@@ -45,7 +45,7 @@ pub(crate) fn inet_sock_set_state(ctx: BtfTracePointContext) -> i32 {
 /// The twin of [`inet_sock_set_state`].
 #[btf_tracepoint(function = "inet_sock_set_state")]
 pub(crate) fn inet_sock_set_state_twin(ctx: BtfTracePointContext) -> i32 {
-    error::count(state_change::handle(&ctx));
+    error::count(state_change::handle_missed(&ctx));
     0
 }
 

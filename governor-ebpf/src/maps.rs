@@ -44,6 +44,10 @@ static HANDED_ON: LruHashMap<ListenPort, u64, 1024> = LruHashMap::new();
 #[btf_map]
 static WORDS: PerCpuArray<u64, 1> = PerCpuArray::new();
 
+/// The change of state that was seen last on this CPU, until the twin has read it: the socket's address and its new state.
+#[btf_map]
+static STATE_WORDS: PerCpuArray<[u64; 2], 1> = PerCpuArray::new();
+
 /// The packet whose refusal was counted last on this CPU, until the twin has read it.
 #[btf_map]
 static DISCARD_WORDS: PerCpuArray<u64, 1> = PerCpuArray::new();
@@ -149,6 +153,29 @@ pub(crate) fn take_word() -> u64 {
     WORDS.get_ptr_mut(0).map_or(0, |word| unsafe { word.replace(0) })
 }
 
+/// Says on this CPU that a change of state is dealt with.
+#[inline(always)]
+pub(crate) fn leave_state_word(socket: u64, state: u64) {
+    if let Some(word) = STATE_WORDS.get_ptr_mut(0) {
+        // SAFETY: this CPU's own value. What interrupts between the two writes leaves a word that is not this event's.
+        unsafe { word.write([socket, state]) };
+    }
+}
+
+/// Whether this change of state was the last that was seen on this CPU. Asked once, because a socket can have the
+/// address and the state of one that is gone.
+#[inline(always)]
+pub(crate) fn take_state_word(socket: u64, state: u64) -> bool {
+    let Some(word) = STATE_WORDS.get_ptr_mut(0) else { return false };
+    // SAFETY: as in `leave_state_word`.
+    let seen = unsafe { (*word)[0] == socket && (*word)[1] == state };
+    if seen {
+        // SAFETY: as above. No socket has the address 0.
+        unsafe { (*word)[0] = 0 };
+    }
+    seen
+}
+
 /// Says on this CPU that the refusal of a packet is counted.
 #[inline(always)]
 pub(crate) fn leave_discard_word(packet: u64) {
@@ -231,9 +258,9 @@ pub(crate) fn marker(sk: Sock) -> Option<&'static MarkerCell> {
     unsafe { bpf_sk_storage_get(markers(), sk.as_ptr(), ptr::null_mut(), 0).cast::<MarkerCell>().as_ref() }
 }
 
-/// Marks a socket that has no mark.
+/// The mark on a socket, made unless it is there.
 #[inline(always)]
-pub(crate) fn put_marker(sk: Sock, mut marker: Marker) -> Result<&'static MarkerCell, Error> {
+pub(crate) fn marker_or_insert(sk: Sock, mut marker: Marker) -> Result<&'static MarkerCell, Error> {
     let value = (&raw mut marker).cast();
     let create = u64::from(BPF_SK_STORAGE_GET_F_CREATE);
     // SAFETY: as in `marker`; the helper copies the value.

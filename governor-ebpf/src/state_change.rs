@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::sock::Sock;
-use crate::{connection, listener};
+use crate::{connection, listener, maps};
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::programs::BtfTracePointContext;
 use aya_log_ebpf::debug;
@@ -11,11 +11,31 @@ use core::ffi::c_void;
 use governor_common::abi::Direction;
 use governor_ebpf::transition::{Change, classify};
 
+/// Takes note of a change and leaves word for the twin.
 #[inline(always)]
 pub(crate) fn handle(ctx: &BtfTracePointContext) -> Result<(), Error> {
     let Some(change) = classify(ctx.arg(1), ctx.arg(2)) else {
         return Ok(());
     };
+    maps::leave_state_word(ctx.arg(0), ctx.arg(2));
+    note(ctx, change)
+}
+
+/// Takes note of a change for which the first program left no word on this CPU: it did not run, or another change came in
+/// between. Then the change may be noted twice, which is harmless: the word only saves the time.
+#[inline(always)]
+pub(crate) fn handle_missed(ctx: &BtfTracePointContext) -> Result<(), Error> {
+    let Some(change) = classify(ctx.arg(1), ctx.arg(2)) else {
+        return Ok(());
+    };
+    if maps::take_state_word(ctx.arg(0), ctx.arg(2)) {
+        return Ok(());
+    }
+    note(ctx, change)
+}
+
+#[inline(always)]
+fn note(ctx: &BtfTracePointContext, change: Change) -> Result<(), Error> {
     // SAFETY: the tracepoint's first argument is a `struct sock *` and never null.
     let sk = unsafe { Sock::new(ctx.arg::<*const c_void>(0)) };
     if !sk.is_tcp() {
