@@ -3,10 +3,20 @@
 
 use crate::world::{best_plane, eventually, listener, namespace, open_in, sees};
 use governor_user::kernel::view::{Basis, HookEvent, ListenerView};
-use support::{cgroup::Cgroup, peer::Peer};
+use support::{cgroup::Cgroup, peer::Peer, ring, skip};
 
-const STYLES: [&str; 4] = ["asleep", "many", "events", "workers"];
 const CONNECTIONS: u32 = 20;
+
+/// Those that this kernel has.
+fn styles() -> Vec<&'static str> {
+    let mut styles = vec!["asleep", "many", "events", "workers"];
+    if ring::is_available() {
+        styles.push("ring");
+    } else {
+        skip("no io_uring here");
+    }
+    styles
+}
 
 /// When the server begins to accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +26,7 @@ enum Begins {
 }
 
 fn accepts_count_once(begins: Begins) {
-    for (index, style) in STYLES.iter().enumerate() {
+    for (index, style) in styles().into_iter().enumerate() {
         let Some(namespace) = namespace() else { return };
         let of_owner = Cgroup::create(&format!("style-owner-{style}")).expect("cgroups can be made");
         let of_server = Cgroup::create(&format!("style-server-{style}")).expect("cgroups can be made");

@@ -11,6 +11,8 @@ pub mod options;
 pub mod peer;
 pub mod random;
 pub mod replay;
+#[expect(unsafe_code, reason = "io_uring takes raw descriptors")]
+pub mod ring;
 mod skip;
 pub mod ss;
 pub mod workload;

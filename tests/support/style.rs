@@ -1,5 +1,5 @@
-//! The ways in which servers accept, for `test-peer`: asleep in accept, many asleep, an event loop, processes that
-//! inherited the listener (pre-forked workers and socket activation alike).
+//! The ways in which servers accept, for `test-peer`: asleep in accept, many asleep, an event loop, io_uring, processes
+//! that inherited the listener (pre-forked workers and socket activation alike).
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -36,6 +36,10 @@ impl Styles {
                 }
             }
             "events" => self.threads.push(event_loop(listener.try_clone()?, count)),
+            "ring" => {
+                let listener = listener.try_clone()?;
+                self.threads.push(thread::spawn(move || support::ring::accept(&listener, count)));
+            }
             "workers" => {
                 for _ in 0..MANY {
                     self.workers.push(Worker::start(listener, count / MANY)?);
