@@ -20,9 +20,9 @@ const FULL_SIM_STEPS: &str = "10000000";
 /// Kernel series that every run tests.
 const EMULATED: [&str; 2] = ["6.12", "7.x"];
 
-/// Tests of many sockets, which this machine's kernel has passed already: half of an emulated run, and about load rather
-/// than about a kernel. `--full` and `cargo xtask vm` run them too.
-const NOT_EMULATED: [&str; 2] = ["campaign::", "scale::"];
+/// Tests of many sockets and of whole daemons, which this machine's kernel has passed already: most of an emulated run, and
+/// about load and the daemon's life rather than about a kernel. `--full` and `cargo xtask vm` run them too.
+const NOT_EMULATED: [&str; 4] = ["campaign::", "restart::", "scale::", "surroundings::"];
 
 /// Flags.
 #[derive(Debug, clap::Args)]
