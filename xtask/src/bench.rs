@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.only.is_some() && args.subject != Subject::Kernel {
         bail!("only `bench kernel` has parts");
     }
-    setup::ensure()?;
+    setup::ensure_with_programs()?;
     let text = match (args.subject, args.format) {
         (Subject::Policy, format) => {
             let comparison = policy::measure(args.quick)?;

@@ -33,6 +33,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         tools.forget()?;
     }
     let started = Instant::now();
+    system::ensure();
     let stamp = tools.complete()?;
     step::say(format_args!(
         "ready in {:.1} s: rustc {} (LLVM {}), bpf-linker {}",
@@ -44,9 +45,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Does what is missing, quietly when nothing is. Safe to call from several processes at once.
+/// Brings what a build needs, quietly when nothing is missing. Safe to call from several processes at once.
 pub(crate) fn ensure() -> Result<()> {
     Tools::new().complete().map(drop)
+}
+
+/// Brings what a build needs and the programs that tests and benchmarks compare with.
+pub(crate) fn ensure_with_programs() -> Result<()> {
+    system::ensure();
+    ensure()
 }
 
 /// The folders of the tools. Always below the workspace's own `target`, whatever `CARGO_TARGET_DIR` says, because
@@ -82,7 +89,6 @@ impl Tools {
 
     /// Brings everything up to date and returns what is there.
     fn complete(&self) -> Result<Stamp> {
-        system::ensure()?;
         compiler::repair_cargo(self)?;
         if let Some(stamp) = self.current() {
             return Ok(stamp);

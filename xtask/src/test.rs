@@ -65,7 +65,7 @@ enum Suite {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let wants = |suite| args.suites.is_empty() || args.suites.contains(&suite);
     let mut report = Report::default();
-    report.step("setup", || match setup::ensure() {
+    report.step("setup", || match setup::ensure_with_programs() {
         Ok(()) => Tally::default(),
         Err(error) => {
             say(format_args!("{error:#}"));

@@ -103,7 +103,7 @@ fn boot(names: &[&str], args: &Args) -> Result<Vec<Row>> {
 
     let rows = match Ready::for_series(&wanted, args.update) {
         Ok(ready) => {
-            setup::ensure()?;
+            setup::ensure_with_programs()?;
             let program = timed(format_args!("build the kernel tests"), program::build)?;
             let common = initramfs::common(&ready.emulator.busybox, &program, &place)?;
             let room =
