@@ -151,26 +151,17 @@ mod tests {
         ListenerView {
             cookie: Some(4097),
             netns: 4_026_531_840,
-            protocol: Protocol::Tcp,
-            family: Family::Ipv4,
-            address: "127.0.0.1".parse().unwrap(),
-            port: 8080,
             backlog: Some(128),
-            depth: 0,
             abandoned: Some(0),
             depth_peak: Some(17),
             enqueued_total: Some(1_204_551),
             accepted_total: Some(1_204_551),
             overflows_total: Some(0),
-            overflows_since_seconds: None,
-            overflow_syn_total: None,
-            overflow_ack_total: None,
-            oldest_queued_seconds: None,
-            sojourn: None,
             drops_total: Some(0),
             owner_cgroup: Some("/system.slice/gateway.service".into()),
             pids: vec![4211],
             tier: Tier::Tracepoint,
+            ..ListenerView::bare(8080)
         }
     }
 

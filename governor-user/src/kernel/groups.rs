@@ -46,33 +46,9 @@ fn utilisation(depth: u32, backlog: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::view::{Family, Protocol, Tier};
 
     fn member(cookie: u64, port: u16, depth: u32, backlog: Option<u32>) -> ListenerView {
-        ListenerView {
-            cookie: Some(cookie),
-            netns: 1,
-            protocol: Protocol::Tcp,
-            family: Family::Ipv4,
-            address: "0.0.0.0".parse().unwrap(),
-            port,
-            backlog,
-            depth,
-            abandoned: None,
-            depth_peak: None,
-            enqueued_total: None,
-            accepted_total: None,
-            overflows_total: None,
-            overflows_since_seconds: None,
-            overflow_syn_total: None,
-            overflow_ack_total: None,
-            oldest_queued_seconds: None,
-            sojourn: None,
-            drops_total: None,
-            owner_cgroup: None,
-            pids: Vec::new(),
-            tier: Tier::Netlink,
-        }
+        ListenerView { cookie: Some(cookie), backlog, depth, ..ListenerView::bare(port) }
     }
 
     #[test]

@@ -258,33 +258,10 @@ fn number(value: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::view::{Family, PinState, PinsView, Protocol, SojournBucket, SojournView, Tier};
+    use crate::kernel::view::{PinState, PinsView, SojournBucket, SojournView};
 
     fn listener(port: u16) -> ListenerView {
-        ListenerView {
-            cookie: Some(7),
-            netns: 1,
-            protocol: Protocol::Tcp,
-            family: Family::Ipv4,
-            address: "127.0.0.1".parse().unwrap(),
-            port,
-            backlog: None,
-            depth: 3,
-            abandoned: None,
-            depth_peak: None,
-            enqueued_total: None,
-            accepted_total: None,
-            overflows_total: None,
-            overflows_since_seconds: None,
-            overflow_syn_total: None,
-            overflow_ack_total: None,
-            oldest_queued_seconds: None,
-            sojourn: None,
-            drops_total: None,
-            owner_cgroup: None,
-            pids: Vec::new(),
-            tier: Tier::Procfs,
-        }
+        ListenerView { cookie: Some(7), depth: 3, ..ListenerView::bare(port) }
     }
 
     fn observed(listener: ListenerView) -> Observation {

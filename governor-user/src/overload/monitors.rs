@@ -109,7 +109,7 @@ fn ramp(x: u64, (lo, hi): (u32, u32)) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::view::{Basis, CgroupView, Family, Protocol, Tier};
+    use crate::kernel::view::{Basis, CgroupView};
     use governor_engine::time::Duration;
 
     fn config(ports: &[u16]) -> OverloadConfig {
@@ -122,30 +122,7 @@ mod tests {
     }
 
     fn listener(port: u16, depth: u32, backlog: Option<u32>, pids: &[u32]) -> ListenerView {
-        ListenerView {
-            cookie: Some(u64::from(port)),
-            netns: 1,
-            protocol: Protocol::Tcp,
-            family: Family::Ipv4,
-            address: "127.0.0.1".parse().unwrap(),
-            port,
-            backlog,
-            depth,
-            abandoned: None,
-            depth_peak: None,
-            enqueued_total: None,
-            accepted_total: None,
-            overflows_total: None,
-            overflows_since_seconds: None,
-            overflow_syn_total: None,
-            overflow_ack_total: None,
-            oldest_queued_seconds: None,
-            sojourn: None,
-            drops_total: None,
-            owner_cgroup: None,
-            pids: pids.to_vec(),
-            tier: Tier::Netlink,
-        }
+        ListenerView { backlog, depth, pids: pids.to_vec(), ..ListenerView::bare(port) }
     }
 
     fn pressure(listeners: Vec<ListenerView>, ports: &[u16], proxies: &[u32]) -> Evidence {

@@ -1,0 +1,102 @@
+//! What the programs counted, as a tick uses it: totals by listener, waits, and when SYNs are looked at. Reads no table
+//! of the kernel.
+
+use super::Sampler;
+use crate::kernel::{
+    assemble::{Counted, Note},
+    cgroup::Group,
+    netstat,
+    refusals::Watched,
+    tier,
+    tracepoint::Reading,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+impl Sampler {
+    /// What the programs saw; `None` on other tiers or when the maps cannot be read, which is reported.
+    pub(super) fn read(&mut self) -> Option<Reading> {
+        let read = self.tracepoint.as_mut()?.read();
+        self.unread = read.as_ref().err().map(|error| format!("counts are unknown: {}", tier::chain(error)));
+        let reading = read.ok()?;
+        self.health.lost_events = reading.lost_events;
+        self.health.untracked = reading.untracked;
+        if !self.notes.is_empty() {
+            let listening: BTreeSet<u64> = reading.listeners.iter().map(|listener| listener.cookie).collect();
+            self.notes.retain(|cookie, _| listening.contains(cookie));
+        }
+        reading.closed.iter().for_each(|listener| self.closed.note(listener));
+        Some(reading)
+    }
+
+    /// Goes on with what is known of the waits; they stay as they were while the maps cannot be read.
+    pub(super) fn take_waits(&mut self, reading: Option<&Reading>, now: Instant) {
+        let Some(reading) = reading else { return };
+        self.sees_accepts = reading.sees_accepts;
+        let mut waits = std::mem::take(&mut self.waits);
+        for listener in &reading.listeners {
+            if let Some(sojourn) = &listener.sojourn {
+                let mut known = waits.remove(&listener.cookie).unwrap_or_default();
+                known.absorb(sojourn.clone(), now);
+                self.waits.insert(listener.cookie, known);
+            }
+        }
+    }
+
+    /// Looks at SYNs while there is reason to, and only then.
+    pub(super) fn watch_for_refusals(&mut self, now: Instant) {
+        let Some(tracepoint) = &mut self.tracepoint else { return };
+        for (depth, backlog) in self.ledger.queues() {
+            self.suspicion.queue(depth, backlog, now);
+        }
+        let overflows = self.counters.totals().filter_map(|(netns, totals)| {
+            netstat::named(totals.all).listen_overflows.map(|overflows| (netns, overflows))
+        });
+        self.suspicion.namespaces(overflows, now);
+        if !self.suspicion.is_awake(now) {
+            tracepoint.unwatch_syns();
+            self.unwatched = None;
+            return;
+        }
+        let watched = tracepoint.watch_syns();
+        self.unwatched = watched.err().map(|reason| format!("overflow at SYN is not counted: {reason}"));
+    }
+
+    /// Removes the counters of cgroups whose folder is gone and that have nothing open.
+    pub(super) fn forget_gone_cgroups(&mut self, reading: Option<&Reading>) {
+        let Some(tracepoint) = &mut self.tracepoint else { return };
+        for (id, open) in reading.and_then(|reading| reading.cgroups.as_ref()).into_iter().flatten() {
+            let idle = open.inbound == 0 && open.outbound == 0;
+            if idle
+                && self.cgroups.group(*id) == Group::Gone
+                && let Err(error) = tracepoint.forget_cgroup(*id)
+            {
+                tracing::debug!(cgroup = id, %error, "counters of a removed cgroup stay");
+            }
+        }
+    }
+}
+
+pub(super) fn counted_by_cookie(reading: &Reading, notes: &BTreeMap<u64, Note>) -> BTreeMap<u64, Counted> {
+    let counted = reading.listeners.iter().filter_map(|listener| {
+        let counted = Counted {
+            from_the_first: listener.opened_ns.is_some(),
+            enqueued: listener.enqueued?,
+            moved: listener.moved?,
+            depth_peak: listener.depth_peak?,
+            opened_ns: listener.opened_ns,
+            refused: Watched {
+                syn: listener.overflow_syn.unwrap_or(0),
+                syn_since: reading.syns_since_ns,
+                ack: listener.overflow_ack.unwrap_or(0),
+                ack_since: reading.acks_since_ns,
+            },
+            note: notes.get(&listener.cookie).copied(),
+            accepted: listener.accepted,
+        };
+        Some((listener.cookie, counted))
+    });
+    counted.collect()
+}

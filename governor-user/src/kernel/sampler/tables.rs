@@ -1,0 +1,219 @@
+//! The kernel's own tables of one namespace: its counters, its listeners, and what waits in their queues. A table that
+//! cannot be read leaves what is known as it was.
+
+use super::{Fatal, Sampler, monotonic_ns};
+use crate::kernel::{
+    abandoned,
+    assemble::{Counted, Id, Row},
+    connections::Connections,
+    netstat,
+    privileged::EnterError,
+    procfs,
+    sockdiag::{Diag, DiagError, Select, SocketRow},
+    view::{Protocol, Tier},
+};
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+/// Connection tables are read for at most one part in this many of the time.
+const CONNECTIONS_SHARE: u32 = 20;
+
+/// Connections of one namespace and when to count them again.
+#[derive(Debug, Default)]
+pub(super) struct Polled {
+    pub(super) connections: Connections,
+    due: Option<Instant>,
+}
+
+/// Local ends of the abandoned connections of one namespace and when to look for them again.
+#[derive(Debug, Default)]
+pub(super) struct Abandoned {
+    sockets: Vec<(IpAddr, u16)>,
+    due: Option<Instant>,
+}
+
+impl Sampler {
+    /// Reads one namespace's tables. What cannot be read stays as it was and is reported; it is never taken as empty.
+    pub(super) fn look_at(&mut self, netns: u64, now: Instant, counted: &BTreeMap<u64, Counted>) -> Result<(), Fatal> {
+        // First, so that no listener of the table is older than the counters that the next one is held against.
+        self.count_namespace(netns, now)?;
+        let looked = match self.tier {
+            Tier::Procfs => self.look_by_procfs(netns),
+            Tier::Netlink | Tier::Tracepoint | Tier::Trampoline => self.look_by_diag(netns, now, counted),
+        };
+        match looked {
+            Ok(()) => drop(self.trouble.remove(&netns)),
+            Err(Trouble::Enter(EnterError::Stranded(error))) => return Err(Fatal::Stranded(error)),
+            Err(Trouble::Enter(EnterError::Gone)) => {
+                self.ledger.hide(netns);
+                self.connections.remove(&netns);
+                self.trouble.remove(&netns);
+            }
+            // Counted and reported as one line for all of them.
+            Err(Trouble::Enter(EnterError::Denied)) => {}
+            Err(trouble) => drop(self.trouble.insert(netns, trouble.to_string())),
+        }
+        Ok(())
+    }
+
+    /// Reads a namespace's own counters: inside it, else by a task of it, which shows less.
+    fn count_namespace(&mut self, netns: u64, now: Instant) -> Result<(), Fatal> {
+        if !self.counters.due(netns, now) {
+            return Ok(());
+        }
+        let read_ns = monotonic_ns();
+        let sample = match self.namespaces.visit(netns, netstat::read_here) {
+            Ok(sample) => Some(sample),
+            Err(EnterError::Stranded(error)) => return Err(Fatal::Stranded(error)),
+            Err(EnterError::Gone) => None,
+            Err(EnterError::Denied | EnterError::Other(_)) => {
+                self.namespaces.task_in(netns).map(|task| netstat::read_of(&task))
+            }
+        };
+        match sample {
+            Some(Ok(sample)) => {
+                self.counters.absorb(netns, sample, now);
+                if let Some(overflows) = self.counters.overflows(netns) {
+                    self.ledger.note_overflows(netns, overflows, read_ns);
+                }
+            }
+            // The totals stay as they were; a namespace never read has none, which is not 0.
+            Some(Err(error)) => tracing::debug!(netns, %error, "counters of a namespace not read"),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn look_by_procfs(&mut self, netns: u64) -> Result<(), Trouble> {
+        let task = self.namespaces.task_in(netns);
+        let rows = match task {
+            Some(task) => procfs::listeners(&task)?,
+            None => self.namespaces.visit(netns, || procfs::listeners("/proc/thread-self".as_ref()))??,
+        };
+        drop(self.ledger.absorb(netns, rows, monotonic_ns(), |_| None));
+        Ok(())
+    }
+
+    fn look_by_diag(&mut self, netns: u64, now: Instant, counted: &BTreeMap<u64, Counted>) -> Result<(), Trouble> {
+        // The socket belongs to the namespace it is opened in, so the thread need not stay there while it reads.
+        let mut diag = self.namespaces.visit(netns, Diag::open)??;
+        diag.dump(Select::Listeners, &mut self.scratch)?;
+        let ports: Vec<u16> = self.scratch.iter().map(|row| row.port).collect();
+        let mut rows: Vec<Row> = self.scratch.drain(..).map(listener_row).collect();
+        let taken_ns = monotonic_ns();
+        if !self.look_into_queues(netns, &mut rows)? {
+            self.count_abandoned(netns, &mut diag, &mut rows, now)?;
+        }
+        for (cookie, note) in self.ledger.absorb(netns, rows, taken_ns, |cookie| counted.get(&cookie).copied()) {
+            if let Some(tracepoint) = &mut self.tracepoint {
+                tracepoint.note(cookie, note);
+            }
+        }
+        if self.tier == Tier::Netlink || self.sees_accepts {
+            self.count_connections(netns, &mut diag, ports, now)?;
+        }
+        Ok(())
+    }
+
+    /// Has the programs look into the queues that are not empty: who waits longest, and whose client is gone. `false`
+    /// where they cannot.
+    fn look_into_queues(&mut self, netns: u64, rows: &mut [Row]) -> Result<bool, EnterError> {
+        let Some(tracepoint) = &mut self.tracepoint else { return Ok(false) };
+        if rows.iter().all(|row| row.depth == 0) {
+            abandoned::attribute(rows, &[]);
+            return Ok(true);
+        }
+        let Ok(queues) = self.namespaces.visit(netns, || tracepoint.scan_queues())? else { return Ok(false) };
+        let mut whole = true;
+        for row in rows.iter_mut() {
+            let queue = match row.id {
+                Id::Cookie(cookie) => queues.get(&cookie),
+                Id::Inode(_) => None,
+            };
+            // Emptied since the table was read: nothing waits, and nobody is gone.
+            let abandoned = queue.map_or(Some(0), |queue| queue.abandoned);
+            row.abandoned = abandoned.map(|count| count.min(row.depth));
+            row.oldest_ns = queue.and_then(|queue| queue.oldest_ns).filter(|_| row.depth > 0);
+            whole &= abandoned.is_some();
+        }
+        Ok(whole)
+    }
+
+    /// Finds out how many of the queued connections are closed by their client. Reads nothing while nothing is queued,
+    /// and keeps the last answer, at most as much as is queued, until it is time to read again.
+    fn count_abandoned(
+        &mut self,
+        netns: u64,
+        diag: &mut Diag,
+        rows: &mut [Row],
+        now: Instant,
+    ) -> Result<(), DiagError> {
+        if rows.iter().all(|row| row.depth == 0) {
+            abandoned::attribute(rows, &[]);
+            return Ok(());
+        }
+        let namespaces = u32::try_from(self.namespaces.count()).unwrap_or(u32::MAX);
+        let polled = self.abandoned.entry(netns).or_default();
+        if polled.due.is_none_or(|due| now >= due) {
+            let begun = Instant::now();
+            diag.dump(Select::ClosedByPeer, &mut self.scratch)?;
+            polled.sockets =
+                self.scratch.drain(..).filter(SocketRow::is_abandoned).map(|r| (r.address, r.port)).collect();
+            polled.due = Some(now + begun.elapsed().saturating_mul(CONNECTIONS_SHARE).saturating_mul(namespaces));
+        }
+        abandoned::attribute(rows, &polled.sockets);
+        Ok(())
+    }
+
+    fn count_connections(
+        &mut self,
+        netns: u64,
+        diag: &mut Diag,
+        listening: Vec<u16>,
+        now: Instant,
+    ) -> Result<(), DiagError> {
+        let namespaces = u32::try_from(self.namespaces.count()).unwrap_or(u32::MAX);
+        let polled = self.connections.entry(netns).or_default();
+        if polled.due.is_some_and(|due| now < due) {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        diag.dump(Select::Connections, &mut self.scratch)?;
+        polled.connections.count(listening, &self.scratch);
+        let pause = begun.elapsed().saturating_mul(CONNECTIONS_SHARE).saturating_mul(namespaces);
+        // Beside exact counts it only says whose the listeners are, which is not worth more.
+        let least = if self.tier == Tier::Netlink { Duration::ZERO } else { self.audit_every };
+        polled.due = Some(now + pause.max(least));
+        Ok(())
+    }
+}
+
+/// Why a namespace could not be looked at.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Enter(#[from] EnterError),
+    #[error(transparent)]
+    Diag(#[from] DiagError),
+    #[error(transparent)]
+    Procfs(#[from] procfs::ProcfsError),
+}
+
+fn listener_row(row: SocketRow) -> Row {
+    Row {
+        id: Id::Cookie(row.cookie),
+        inode: row.inode,
+        address: row.address,
+        port: row.port,
+        depth: row.receive_queue,
+        backlog: Some(row.send_queue),
+        drops: row.drops,
+        cgroup: row.cgroup,
+        protocol: if row.mptcp { Protocol::Mptcp } else { Protocol::Tcp },
+        abandoned: None,
+        oldest_ns: None,
+    }
+}
