@@ -83,6 +83,7 @@ mod tests {
                 fast_open_overflows: Some(0),
                 passive_opens: Some(1_204_551),
             },
+            recent: NamespaceCounters::default(),
             conntrack: Conntrack::Table { count: 12, max: 262_144 },
             findings: vec![Finding {
                 kind: FindingKind::DroppedOtherwise,

@@ -34,9 +34,9 @@ mod keys;
 mod settings;
 
 pub use crate::kernel::view::{
-    Basis, CgroupView, ClosedListeners, Conntrack, Family, Finding, FindingKind, Health, HookCandidate, HookEvent,
-    HookView, ListenerGroup, ListenerView, NamespaceCounters, NamespaceView, PinState, Protocol, SojournBucket,
-    SojournView, Tier,
+    Basis, CgroupView, ClosedListeners, Conntrack, Family, Finding, FindingKind, HalfOpen, Health, HookCandidate,
+    HookEvent, HookView, ListenerGroup, ListenerView, NamespaceCounters, NamespaceView, PinState, Protocol,
+    SojournBucket, SojournView, Tier,
 };
 pub use admission::{
     FairShare, Key, KeysQuery, Lease, LeasesQuery, Member, MemberState, Mode, Org, OrgPool, Pool, Traffic, WouldHave,

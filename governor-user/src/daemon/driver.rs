@@ -16,7 +16,7 @@ use crate::config::{CgroupCeiling, OverloadConfig};
 use crate::kernel::clients::ClientWatch;
 use crate::kernel::view::Observation;
 use crate::metrics::Recorder;
-use crate::overload::{Evidence, LevelMachine, assess};
+use crate::overload::{LevelMachine, Pressure, assess};
 use crate::proxy::outbox::Outbox;
 use crate::proxy::peer::Peer;
 use governor_common::wire::reply::{Level, Limits, Overload, Reply};
@@ -91,7 +91,7 @@ pub struct Driver {
     pub(super) level: LevelMachine,
     /// The same over what may shed work: the level the engine acts by.
     pub(super) shedding: LevelMachine,
-    pub(super) evidence: Evidence,
+    pub(super) pressure: Pressure,
     pub(super) limits: Limits,
     /// Something happened that may change the limits: they are worked out anew before the loop rests.
     pub(super) limits_stale: bool,
@@ -119,7 +119,7 @@ impl Driver {
             inbox,
             level,
             shedding,
-            evidence: Evidence::default(),
+            pressure: Pressure::default(),
             limits: Limits::default(),
             limits_stale: true,
             stop_by: None,
@@ -211,8 +211,8 @@ impl Driver {
     pub fn observe(&mut self, seen: &Observation, now: Instant) {
         let proxies: BTreeSet<u32> = self.connected().filter_map(|(_, session)| session.peer.pid).collect();
         let node = (self.parts.engine.counted(), self.parts.policy.node.cap);
-        self.evidence = assess(&self.parts.overload, &self.parts.ceilings, seen, &proxies, node);
-        if self.level.update(self.evidence.pressure, self.evidence.urgent, now) {
+        self.pressure = assess(&self.parts.overload, &self.parts.ceilings, seen, &proxies, node);
+        if self.level.update(self.pressure.permille, self.pressure.urgent, now) {
             let overload = self.overload();
             tracing::info!(
                 level = overload.level.as_str(),
@@ -222,7 +222,7 @@ impl Driver {
             );
             self.broadcast(&Reply::Overload(overload));
         }
-        if self.shedding.update(self.evidence.shedding, false, now) {
+        if self.shedding.update(self.pressure.shedding, false, now) {
             let level = translate::level(self.shedding.level());
             self.parts.engine.handle_input(Input::OverloadChanged { level }, now);
         }
@@ -299,8 +299,8 @@ impl Driver {
     pub(super) fn overload(&self) -> Overload {
         Overload {
             level: self.level.level(),
-            pressure: self.evidence.pressure,
-            causes: self.evidence.causes,
+            pressure: self.pressure.permille,
+            causes: self.pressure.causes,
             retry_after_ms: if self.level.level() == Level::Normal { 0 } else { OVERLOAD_RETRY_AFTER_MS },
         }
     }

@@ -4,7 +4,7 @@
 
 use super::{
     netstat::{Totals, named},
-    view::{Conntrack, Finding, FindingKind, ListenerView, NamespaceCounters},
+    view::{Conntrack, Finding, FindingKind, HalfOpen, ListenerView, NamespaceCounters},
 };
 use std::{net::SocketAddr, time::Duration};
 
@@ -116,28 +116,30 @@ fn standing_queue(queue: &Standing) -> Finding {
     Finding { kind: FindingKind::StandingQueue, critical: false, text }
 }
 
-/// Half-open attempts wait in a table of their own and never in the accept queue. Whether they are a burst of clients
-/// or a flood shows in how many of them become connections.
 fn half_open(recent: &NamespaceCounters) -> Option<Finding> {
     let sent = recent.syncookies_sent.unwrap_or(0);
     let received = recent.syncookies_received.unwrap_or(0);
-    let refused = recent.request_queue_full_drops.unwrap_or(0);
-    if sent == 0 && refused == 0 && recent.request_queue_full_cookies.unwrap_or(0) == 0 {
-        return None;
-    }
-    if refused == 0 && sent > 0 && received >= sent.div_ceil(2) {
-        return Some(Finding {
-            kind: FindingKind::Burst,
-            critical: false,
-            text: format!("a burst of clients: {received} of {sent} that got a SYN cookie came back with it"),
-        });
-    }
-    let text = if refused > 0 {
-        format!("half-open pressure: {refused} SYNs refused and real clients with them; SYN cookies are off")
-    } else {
-        format!("half-open pressure: {sent} SYN cookies sent, {received} came back; a longer backlog does not help")
+    let (kind, text) = match recent.half_open() {
+        HalfOpen::Quiet => return None,
+        HalfOpen::Burst => (
+            FindingKind::Burst,
+            format!("a burst of clients: {received} of {sent} that got a SYN cookie came back with it"),
+        ),
+        HalfOpen::Pressure => (
+            FindingKind::HalfOpenPressure,
+            format!(
+                "half-open pressure: {sent} SYN cookies sent, {received} came back; a longer backlog does not help"
+            ),
+        ),
+        HalfOpen::Critical => (
+            FindingKind::HalfOpenPressure,
+            format!(
+                "half-open pressure: {} SYNs refused and real clients with them; SYN cookies are off",
+                recent.request_queue_full_drops.unwrap_or(0)
+            ),
+        ),
     };
-    Some(Finding { kind: FindingKind::HalfOpenPressure, critical: refused > 0, text })
+    Some(Finding { kind, critical: recent.half_open() == HalfOpen::Critical, text })
 }
 
 fn connection_tracking(table: Conntrack) -> Option<Finding> {

@@ -7,7 +7,7 @@ mod namespace;
 
 pub use hook::{HookCandidate, HookEvent, HookView};
 pub use listener::{ClosedListeners, Family, ListenerGroup, ListenerView, Protocol, SojournBucket, SojournView};
-pub use namespace::{Conntrack, Finding, FindingKind, NamespaceCounters, NamespaceView};
+pub use namespace::{Conntrack, Finding, FindingKind, HalfOpen, NamespaceCounters, NamespaceView};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

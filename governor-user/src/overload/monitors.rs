@@ -11,9 +11,9 @@ const NODE_LO: u32 = 800;
 
 /// Everything the pressure is made of at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Evidence {
+pub struct Pressure {
     /// Maximum over the monitors, 0–1000 ‰.
-    pub pressure: u16,
+    pub permille: u16,
     /// Bits of the monitors that press at all.
     pub causes: u32,
     /// A queue is full now: enter levels at once.
@@ -26,11 +26,11 @@ pub struct Evidence {
 /// Causes that may shed work.
 const SHEDDING: u32 = cause::NODE_IN_FLIGHT;
 
-impl Evidence {
+impl Pressure {
     fn add(&mut self, bit: u32, pressure: u16) {
         if pressure > 0 {
             self.causes |= bit;
-            self.pressure = self.pressure.max(pressure);
+            self.permille = self.permille.max(pressure);
             if bit & SHEDDING != 0 {
                 self.shedding = self.shedding.max(pressure);
             }
@@ -53,14 +53,14 @@ pub fn assess(
     seen: &Observation,
     proxies: &BTreeSet<u32>,
     node: (u32, u32),
-) -> Evidence {
-    let mut evidence = Evidence::default();
+) -> Pressure {
+    let mut pressure = Pressure::default();
     for listener in seen.listeners.iter().filter(|listener| is_watched(config, listener, proxies)) {
         if let Some(backlog) = listener.backlog {
-            evidence.add(cause::ACCEPT_FILL, accept_fill(listener.depth, backlog, config.accept_fill));
+            pressure.add(cause::ACCEPT_FILL, accept_fill(listener.depth, backlog, config.accept_fill));
         }
         // A queue seen full is overflowing, not filling.
-        evidence.urgent |= listener.is_full() == Some(true);
+        pressure.urgent |= listener.is_full() == Some(true);
     }
     for ceiling in ceilings {
         let open = seen
@@ -72,15 +72,15 @@ pub fn assess(
             .max();
         if let Some(open) = open {
             let fill = permille(open, u64::from(ceiling.max_connections));
-            evidence.add(cause::CGROUP_CONNECTIONS, ramp(fill, config.connections));
+            pressure.add(cause::CGROUP_CONNECTIONS, ramp(fill, config.connections));
         }
     }
     let (counted, cap) = node;
     if cap > 0 {
         let fill = permille(u64::from(counted), u64::from(cap));
-        evidence.add(cause::NODE_IN_FLIGHT, ramp(fill, (NODE_LO, 1000)));
+        pressure.add(cause::NODE_IN_FLIGHT, ramp(fill, (NODE_LO, 1000)));
     }
-    evidence
+    pressure
 }
 
 /// Pressure of an accept queue. It holds backlog + 1, and utilisation is clamped to 1.
@@ -125,7 +125,7 @@ mod tests {
         ListenerView { backlog, depth, pids: pids.to_vec(), ..ListenerView::bare(port) }
     }
 
-    fn pressure(listeners: Vec<ListenerView>, ports: &[u16], proxies: &[u32]) -> Evidence {
+    fn pressure(listeners: Vec<ListenerView>, ports: &[u16], proxies: &[u32]) -> Pressure {
         let seen = Observation { listeners, ..Observation::default() };
         assess(&config(ports), &[], &seen, &proxies.iter().copied().collect(), (0, 0))
     }
@@ -135,14 +135,14 @@ mod tests {
         for (depth, backlog, fill, urgent) in
             [(5, 4, 1000, true), (4, 4, 600, false), (1, 0, 1000, true), (0, 0, 0, false)]
         {
-            let evidence = pressure(vec![listener(80, depth, Some(backlog), &[])], &[80], &[]);
-            assert_eq!((evidence.pressure, evidence.urgent), (fill, urgent), "{depth}/{backlog}");
+            let pressure = pressure(vec![listener(80, depth, Some(backlog), &[])], &[80], &[]);
+            assert_eq!((pressure.permille, pressure.urgent), (fill, urgent), "{depth}/{backlog}");
         }
     }
 
     #[test]
     fn an_unknown_backlog_presses_nothing() {
-        assert_eq!(pressure(vec![listener(80, 500, None, &[])], &[80], &[]), Evidence::default());
+        assert_eq!(pressure(vec![listener(80, 500, None, &[])], &[80], &[]), Pressure::default());
     }
 
     #[test]
@@ -152,14 +152,14 @@ mod tests {
             listener(443, 0, Some(128), &[7]),
             listener(443, 2, Some(128), &[7]),
         ];
-        let evidence = pressure(group, &[], &[7]);
-        assert_eq!((evidence.pressure, evidence.causes), (1000, cause::ACCEPT_FILL));
-        assert_eq!(evidence.shedding, 0, "a longer backlog would help, refusals would not");
+        let pressure = pressure(group, &[], &[7]);
+        assert_eq!((pressure.permille, pressure.causes), (1000, cause::ACCEPT_FILL));
+        assert_eq!(pressure.shedding, 0, "a longer backlog would help, refusals would not");
     }
 
     #[test]
     fn listeners_of_strangers_are_not_the_proxys_overload() {
-        assert_eq!(pressure(vec![listener(80, 9, Some(8), &[1])], &[], &[7]), Evidence::default());
+        assert_eq!(pressure(vec![listener(80, 9, Some(8), &[1])], &[], &[7]), Pressure::default());
     }
 
     #[test]
@@ -175,15 +175,15 @@ mod tests {
                 inbound_owned: None,
             };
             let seen = Observation { cgroups: Some(vec![cgroup]), ..Observation::default() };
-            let evidence = assess(&config(&[]), &ceilings, &seen, &BTreeSet::new(), (0, 1000));
-            assert_eq!(evidence.pressure, expected, "{inbound}+{outbound}");
+            let pressure = assess(&config(&[]), &ceilings, &seen, &BTreeSet::new(), (0, 1000));
+            assert_eq!(pressure.permille, expected, "{inbound}+{outbound}");
         }
     }
 
     #[test]
     fn the_node_presses_from_eighty_percent_of_its_cap() {
         let weigh =
-            |counted| assess(&config(&[]), &[], &Observation::default(), &BTreeSet::new(), (counted, 1000)).pressure;
+            |counted| assess(&config(&[]), &[], &Observation::default(), &BTreeSet::new(), (counted, 1000)).permille;
         assert_eq!((weigh(800), weigh(900), weigh(1000)), (0, 500, 1000));
         assert_eq!(
             assess(&config(&[]), &[], &Observation::default(), &BTreeSet::new(), (900, 1000)).shedding,

@@ -74,6 +74,7 @@ impl Sampler {
                 generation: totals.generation,
                 somaxconn: totals.somaxconn,
                 counters: netstat::named(totals.all),
+                recent: netstat::named(totals.recent),
                 conntrack: totals.conntrack,
                 findings: findings::read(&totals, &queues),
             }

@@ -15,13 +15,16 @@ pub struct NamespaceView {
     pub somaxconn: Option<u32>,
     /// Kernel counters since it was first seen; they never fall.
     pub counters: NamespaceCounters,
+    /// The same of the last 10 s.
+    #[serde(default)]
+    pub recent: NamespaceCounters,
     /// Its connection-tracking table.
     pub conntrack: Conntrack,
     /// What the counters of the last 10 s mean; advice only.
     pub findings: Vec<Finding>,
 }
 
-/// What the kernel counts once for a whole namespace, since it was first seen. `None`: not known.
+/// What the kernel counts once for a whole namespace. `None`: not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceCounters {
     /// Packets refused because an accept queue was full (`ListenOverflows`). One client may count several times.
@@ -42,6 +45,40 @@ pub struct NamespaceCounters {
     pub fast_open_overflows: Option<u64>,
     /// Connections opened by the other side (`PassiveOpens`).
     pub passive_opens: Option<u64>,
+}
+
+/// What half-open attempts do to a namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HalfOpen {
+    /// No table of them was full.
+    #[default]
+    Quiet,
+    /// One was full, and most of those that got a cookie came back with it: clients.
+    Burst,
+    /// One was full of attempts that do not complete; cookies let real clients in.
+    Pressure,
+    /// The same without cookies: real clients are turned away.
+    Critical,
+}
+
+impl NamespaceCounters {
+    /// Half-open attempts wait in a table of their own and never in the accept queue. Whether they are a burst of clients or
+    /// a flood shows in how many of them become connections.
+    #[must_use]
+    pub fn half_open(&self) -> HalfOpen {
+        let sent = self.syncookies_sent.unwrap_or(0);
+        let received = self.syncookies_received.unwrap_or(0);
+        if self.request_queue_full_drops.unwrap_or(0) > 0 {
+            HalfOpen::Critical
+        } else if sent == 0 && self.request_queue_full_cookies.unwrap_or(0) == 0 {
+            HalfOpen::Quiet
+        } else if sent > 0 && received >= sent.div_ceil(2) {
+            HalfOpen::Burst
+        } else {
+            HalfOpen::Pressure
+        }
+    }
 }
 
 /// A namespace's connection-tracking table.

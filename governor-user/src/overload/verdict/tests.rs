@@ -1,0 +1,235 @@
+//! The field cases as rows: what each situation is called, and that it asks for no wrong action.
+
+use super::super::evidence::{Descriptors, PoolWork};
+use super::*;
+use crate::kernel::view::NamespaceCounters;
+
+fn of(evidence: &Evidence) -> Verdict {
+    Verdict::of(evidence, &Thresholds::default())
+}
+
+/// A listener that has been watched for 10 s.
+fn quiet(backlog: u32) -> Evidence {
+    Evidence {
+        backlog: Some(backlog),
+        somaxconn: Some(4096),
+        window_seconds: 10.0,
+        enqueued: Some(0),
+        accepted: Some(0),
+        overflows: Some(0),
+        no_accept_seconds: Some(0.0),
+        conntrack: Conntrack::Absent,
+        ..Evidence::default()
+    }
+}
+
+/// 200 at once, accepted within 0.1 s (S21 a).
+fn burst(backlog: u32) -> Evidence {
+    Evidence {
+        depth_max: backlog + 1,
+        enqueued: Some(200),
+        accepted: Some(200),
+        overflows: Some(71),
+        accept_rate: Some(2000.0),
+        longest_wait_seconds: 0.1,
+        drained_seconds: Some(0.1),
+        ..quiet(backlog)
+    }
+}
+
+/// 500 a second come, 100 are accepted (S21 b).
+fn sustained() -> Evidence {
+    Evidence {
+        depth: 129,
+        depth_max: 129,
+        enqueued: Some(1000),
+        accepted: Some(1000),
+        overflows: Some(4000),
+        accept_rate: Some(100.0),
+        waiting_seconds: 8.0,
+        longest_wait_seconds: 8.0,
+        oldest_seconds: Some(1.28),
+        standing_seconds: Some(1.2),
+        standing_for_seconds: 7.9,
+        ..quiet(128)
+    }
+}
+
+/// 5 clients that left, nobody accepts (S06).
+fn stalled() -> Evidence {
+    Evidence {
+        depth: 5,
+        depth_max: 5,
+        abandoned: Some(5),
+        waiting_seconds: 12.0,
+        longest_wait_seconds: 12.0,
+        no_accept_seconds: Some(12.0),
+        oldest_seconds: Some(12.0),
+        standing_seconds: Some(12.0),
+        standing_for_seconds: 11.9,
+        ..quiet(64)
+    }
+}
+
+fn half_open(sent: u64, received: u64, cookies: u64, refused: u64) -> Evidence {
+    let namespace = NamespaceCounters {
+        syncookies_sent: Some(sent),
+        syncookies_received: Some(received),
+        request_queue_full_cookies: Some(cookies),
+        request_queue_full_drops: Some(refused),
+        listen_drops: Some(refused),
+        ..NamespaceCounters::default()
+    };
+    Evidence { namespace, ..quiet(8) }
+}
+
+fn work(pool: PoolWork, saturated_seconds: f64) -> Evidence {
+    let work = Work { counted: 40, cap: 1000, saturated_seconds, pool: Some(pool) };
+    Evidence { work: Some(work), ..quiet(128) }
+}
+
+fn full_pool() -> PoolWork {
+    PoolWork { name: "chat".into(), capacity: 8, in_flight: 8, parked: 32, members: 2, ..PoolWork::default() }
+}
+
+#[test]
+fn s03_overflow_counts_while_the_proxy_is_idle() {
+    let idle = Work { counted: 0, cap: 1000, ..Work::default() };
+    let pegged = Evidence {
+        depth: 512,
+        overflows: Some(250),
+        waiting_seconds: 0.3,
+        longest_wait_seconds: 0.3,
+        drained_seconds: None,
+        work: Some(idle),
+        ..burst(511)
+    };
+    assert_eq!(of(&pegged), Verdict::Burst);
+    let text = of(&pegged).sentence(&pegged);
+    assert!(text.contains("250 attempts") && text.contains("not clients"), "{text}");
+    assert!(text.contains("511") && text.contains("4096"), "the limit stands beside what the namespace allows: {text}");
+}
+
+#[test]
+fn s04_half_open_floods_are_no_overload_and_ask_for_no_longer_backlog() {
+    for (row, expected) in [
+        (half_open(11, 0, 11, 0), Verdict::HalfOpenPressure),
+        (half_open(0, 0, 0, 11), Verdict::HalfOpenPressure),
+        (half_open(20, 0, 20, 0), Verdict::HalfOpenPressure),
+        (Evidence { depth: 3, depth_max: 3, enqueued: Some(480), ..half_open(500, 480, 500, 0) }, Verdict::Burst),
+        (half_open(500, 480, 500, 0), Verdict::Ok),
+    ] {
+        assert_eq!(of(&row), expected, "{row:?}");
+        assert_eq!(of(&row).wants_longer_backlog(&row), expected == Verdict::Burst);
+    }
+    let critical = half_open(0, 0, 0, 11);
+    assert!(of(&critical).sentence(&critical).contains("11 SYNs were refused"));
+    assert!(of(&critical).remedy(&critical).contains("tcp_syncookies=1"));
+}
+
+#[test]
+fn s05_a_full_connection_tracking_table_is_named_and_no_backlog_helps() {
+    let full = Evidence { conntrack: Conntrack::Table { count: 262_144, max: 262_144 }, ..quiet(4096) };
+    assert_eq!(of(&full), Verdict::Misconfigured);
+    assert!(of(&full).sentence(&full).contains("before TCP"));
+    assert!(!of(&full).wants_longer_backlog(&full));
+    let unknown = Evidence { conntrack: Conntrack::Unknown, ..full };
+    assert_eq!(of(&unknown), Verdict::Ok, "what cannot be read is held against nobody");
+}
+
+#[test]
+fn s06_dead_connections_nobody_accepts_are_a_stalled_acceptor() {
+    assert_eq!(of(&stalled()), Verdict::AcceptorStalled);
+    assert_eq!(
+        Verdict::AcceptorStalled.sentence(&stalled()),
+        "5 of at most 65 connections wait and nothing was accepted for 12 s; 5 of them were given up by their clients"
+    );
+    let full = Evidence { depth: 65, depth_max: 65, overflows: Some(90), ..stalled() };
+    assert_eq!(of(&full), Verdict::AcceptorStalled, "also when it overflows");
+}
+
+#[test]
+fn s07_exhausted_descriptors_win_over_the_stall_they_cause() {
+    let descriptors = |open| Some(Descriptors { pid: 71, open, limit: 64 });
+    let exhausted = Evidence { abandoned: Some(0), descriptors: descriptors(64), ..stalled() };
+    assert_eq!(of(&exhausted), Verdict::FdExhausted);
+    assert!(of(&exhausted).sentence(&exhausted).contains("process 71 has 64 of 64 descriptors"));
+    assert_eq!(of(&Evidence { descriptors: descriptors(63), ..stalled() }), Verdict::AcceptorStalled);
+    let idle = Evidence { descriptors: descriptors(64), ..quiet(64) };
+    assert_eq!(of(&idle), Verdict::Ok, "nobody waits for a descriptor");
+}
+
+#[test]
+fn s18_a_limit_below_the_queue_is_judged_by_what_waits() {
+    let lowered = Evidence { depth: 5, depth_max: 5, waiting_seconds: 0.2, longest_wait_seconds: 0.2, ..quiet(1) };
+    assert_eq!(of(&lowered), Verdict::Burst);
+}
+
+#[test]
+fn s20_a_backlog_of_zero_is_flagged() {
+    assert_eq!(of(&quiet(0)), Verdict::Misconfigured);
+    assert!(Verdict::Misconfigured.wants_longer_backlog(&quiet(0)));
+    assert_eq!(of(&quiet(1)), Verdict::Ok);
+}
+
+#[test]
+fn s21_a_queue_that_drains_is_a_burst_and_one_that_stands_is_starved() {
+    assert_eq!(of(&burst(128)), Verdict::Burst);
+    assert!(Verdict::Burst.wants_longer_backlog(&burst(128)));
+    assert_eq!(of(&sustained()), Verdict::AcceptStarved);
+    assert!(!Verdict::AcceptStarved.wants_longer_backlog(&sustained()));
+    let text = Verdict::AcceptStarved.sentence(&sustained());
+    assert!(text.contains("1.2 s or longer") && text.contains("100 a second"), "{text}");
+
+    // The flood pauses: what it filled the queue with in the window has not been a burst.
+    let pause = Evidence {
+        depth: 0,
+        waiting_seconds: 0.0,
+        standing_seconds: None,
+        standing_for_seconds: 0.0,
+        oldest_seconds: None,
+        drained_seconds: Some(8.0),
+        ..sustained()
+    };
+    assert_eq!(of(&pause), Verdict::AcceptStarved);
+}
+
+#[test]
+fn where_the_backlog_is_unknown_only_what_is_known_counts() {
+    let procfs = Evidence { depth: 500, depth_max: 500, waiting_seconds: 9.0, ..Evidence::default() };
+    assert_eq!(of(&procfs), Verdict::Ok);
+    assert_eq!(Verdict::Ok.sentence(&procfs), "500 connections wait in the accept queue");
+}
+
+#[test]
+fn requests_that_wait_for_slots_are_no_matter_of_the_accept_queue() {
+    assert_eq!(of(&work(full_pool(), 1.0)), Verdict::Ok, "for a moment");
+    let saturated = work(full_pool(), 30.0);
+    assert_eq!(of(&saturated), Verdict::InflightSaturated);
+    assert_eq!(
+        Verdict::InflightSaturated.sentence(&saturated),
+        "32 requests have waited for pool chat for 30 s: 8 of 8 slots are held"
+    );
+    assert_eq!(of(&Evidence { work: saturated.work, ..sustained() }), Verdict::InflightSaturated);
+}
+
+#[test]
+fn slots_held_for_longer_than_usual_or_cooling_members_are_a_slow_upstream() {
+    let slow = |now, usual| PoolWork { service_seconds: now, usual_seconds: usual, ..full_pool() };
+    assert_eq!(of(&work(slow(Some(9.0), Some(3.0)), 30.0)), Verdict::UpstreamSlow);
+    assert_eq!(of(&work(slow(Some(5.0), Some(3.0)), 30.0)), Verdict::InflightSaturated);
+    assert_eq!(of(&work(slow(Some(9.0), None), 30.0)), Verdict::InflightSaturated, "nothing to compare with");
+    let cooling = work(PoolWork { cooling: 1, ..full_pool() }, 30.0);
+    assert_eq!(of(&cooling), Verdict::UpstreamSlow);
+    assert!(Verdict::UpstreamSlow.sentence(&cooling).contains("1 of 2 members are cooling"));
+}
+
+#[test]
+fn every_verdict_has_a_name_of_its_own_a_sentence_and_a_remedy() {
+    let names: std::collections::BTreeSet<_> = Verdict::ALL.iter().map(|verdict| verdict.as_str()).collect();
+    assert_eq!(names.len(), Verdict::ALL.len());
+    for verdict in Verdict::ALL {
+        assert_eq!(serde_json::to_value(verdict).unwrap(), verdict.as_str());
+        assert!(verdict.remedy(&quiet(8)).ends_with('.'));
+    }
+}

@@ -1,0 +1,201 @@
+//! Verdicts in plain words: what the numbers say in one sentence, and what to do in another.
+
+use super::{Evidence, Verdict, is_tracking_full};
+use crate::kernel::view::{Conntrack, HalfOpen};
+
+impl Verdict {
+    /// One sentence with the numbers that led to it.
+    #[must_use]
+    pub fn sentence(self, evidence: &Evidence) -> String {
+        match self {
+            Self::Ok => match evidence.depth {
+                0 => "nothing waits in the accept queue".to_owned(),
+                _ => format!("{} in the accept queue", waiting(evidence)),
+            },
+            Self::FdExhausted => {
+                let (pid, open, limit) =
+                    evidence.descriptors.map_or((0, 0, 0), |found| (found.pid, found.open, found.limit));
+                format!("{} and process {pid} has {open} of {limit} descriptors open: accept fails", waiting(evidence))
+            }
+            Self::AcceptorStalled => {
+                let idle = seconds(evidence.no_accept_seconds.unwrap_or(evidence.waiting_seconds));
+                format!("{} and nothing was accepted for {idle}{}", waiting(evidence), abandoned(evidence))
+            }
+            Self::UpstreamSlow => format!("{}; {}", saturation(evidence), slowness(evidence)),
+            Self::InflightSaturated => saturation(evidence),
+            Self::AcceptStarved => starved(evidence),
+            Self::HalfOpenPressure => half_open(evidence),
+            Self::Burst => burst(evidence),
+            Self::Misconfigured => match evidence.conntrack {
+                Conntrack::Table { count, max } if is_tracking_full(evidence.conntrack) => {
+                    format!("drops are before TCP: connection tracking full ({count} of {max})")
+                }
+                Conntrack::Table { .. } | Conntrack::Absent | Conntrack::Unknown => {
+                    "its backlog is 0: the queue holds one connection".to_owned()
+                }
+            },
+        }
+    }
+
+    /// One sentence on what to do.
+    #[must_use]
+    pub fn remedy(self, evidence: &Evidence) -> &'static str {
+        match self {
+            Self::Ok => "Nothing to do.",
+            Self::FdExhausted => {
+                "Raise the process's limit of descriptors (LimitNOFILE= of its unit) or find what it leaks; neither a longer \
+                 backlog nor refusals by level help the clients that wait."
+            }
+            Self::AcceptorStalled => {
+                "Look at the process that should accept, which governorctl listeners names: it hangs, is stopped or waits \
+                 for something else; a longer backlog only stores clients that give up."
+            }
+            Self::UpstreamSlow => {
+                "Look at the upstream: governorctl pools --members shows which members cool and how full they are; fair \
+                 share keeps light keys served meanwhile."
+            }
+            Self::InflightSaturated => {
+                "Add capacity or let the heavy keys wait: governorctl pools and governorctl keys show who holds the slots, \
+                 governorctl advise what fair share would change."
+            }
+            Self::AcceptStarved => {
+                "Accept faster: more acceptors, or less work between two accepts; a longer backlog only adds waiting."
+            }
+            Self::HalfOpenPressure => match evidence.namespace.half_open() {
+                HalfOpen::Critical => {
+                    "Set net.ipv4.tcp_syncookies=1 in this namespace, so that real clients get in; a longer backlog does \
+                     not help against a flood."
+                }
+                HalfOpen::Quiet | HalfOpen::Burst | HalfOpen::Pressure => {
+                    "Leave net.ipv4.tcp_syncookies on, real clients get in; filter the flood before it reaches the host, a \
+                     longer backlog does not help."
+                }
+            },
+            Self::Burst => {
+                "Give listen() a longer backlog, up to somaxconn of its namespace: the queue drains, so a longer one turns \
+                 refusals into short waits."
+            }
+            Self::Misconfigured if is_tracking_full(evidence.conntrack) => {
+                "Raise net.netfilter.nf_conntrack_max or exempt this traffic from tracking; a longer backlog does not help."
+            }
+            Self::Misconfigured => "Give listen() a backlog of its own; 0 leaves room for a single connection.",
+        }
+    }
+}
+
+/// "3 of at most 129 connections wait".
+fn waiting(evidence: &Evidence) -> String {
+    let depth = evidence.depth;
+    let wait = if depth == 1 { "waits" } else { "wait" };
+    match evidence.backlog {
+        Some(backlog) => format!("{depth} of at most {} connections {wait}", u64::from(backlog) + 1),
+        None => format!("{depth} {} {wait}", if depth == 1 { "connection" } else { "connections" }),
+    }
+}
+
+fn abandoned(evidence: &Evidence) -> String {
+    match evidence.abandoned {
+        Some(gone) if gone > 0 => format!("; {gone} of them were given up by their clients"),
+        _ => String::new(),
+    }
+}
+
+fn starved(evidence: &Evidence) -> String {
+    let mut text = waiting(evidence);
+    if let Some(stands) = evidence.standing_seconds {
+        text.push_str(&format!(", everybody for {} or longer", seconds(stands)));
+    } else if evidence.depth > 0 {
+        text.push_str(&format!(", the queue was not empty for {}", seconds(evidence.waiting_seconds)));
+    } else {
+        text = format!("the queue was not empty for {}", seconds(evidence.longest_wait_seconds));
+    }
+    if let Some(rate) = evidence.accept_rate {
+        text.push_str(&format!("; {rate:.0} a second are accepted"));
+        let came = evidence.enqueued.filter(|_| evidence.window_seconds >= 1.0);
+        if let Some(came) = came {
+            let came = f64::from(u32::try_from(came).unwrap_or(u32::MAX)) / evidence.window_seconds;
+            text.push_str(&format!(", {came:.0} came in"));
+        }
+    }
+    text + &refused(evidence)
+}
+
+fn burst(evidence: &Evidence) -> String {
+    let holds = evidence.backlog.map(|backlog| u64::from(backlog) + 1);
+    let mut text = match holds {
+        Some(holds) => format!("up to {} of at most {holds} connections waited", evidence.depth_max),
+        None => format!("up to {} connections waited", evidence.depth_max),
+    };
+    if let Some(drained) = evidence.drained_seconds {
+        text.push_str(&format!(" and were accepted within {}", seconds(drained)));
+    }
+    text.push_str(&refused(evidence));
+    if let (Some(backlog), Some(most)) = (evidence.backlog, evidence.somaxconn)
+        && most > backlog
+    {
+        text.push_str(&format!("; listen() asked for {backlog} although the namespace allows {most} (somaxconn)"));
+    }
+    text
+}
+
+fn refused(evidence: &Evidence) -> String {
+    match evidence.overflows {
+        Some(refused) if refused > 0 => format!(
+            "; {refused} attempts were refused in the last {} (packets, not clients)",
+            seconds(evidence.window_seconds)
+        ),
+        _ => String::new(),
+    }
+}
+
+fn half_open(evidence: &Evidence) -> String {
+    let count = |count: Option<u64>| count.unwrap_or(0);
+    let of = &evidence.namespace;
+    match of.half_open() {
+        HalfOpen::Critical => format!(
+            "{} SYNs were refused in the last 10 s and real clients with them: SYN cookies are off",
+            count(of.request_queue_full_drops)
+        ),
+        HalfOpen::Quiet | HalfOpen::Burst | HalfOpen::Pressure => format!(
+            "{} SYN cookies were sent in the last 10 s and {} came back",
+            count(of.syncookies_sent),
+            count(of.syncookies_received)
+        ),
+    }
+}
+
+fn saturation(evidence: &Evidence) -> String {
+    let Some(work) = &evidence.work else { return String::new() };
+    let lasts = seconds(work.saturated_seconds);
+    match &work.pool {
+        Some(pool) if pool.parked > 0 => format!(
+            "{} requests have waited for pool {} for {lasts}: {} of {} slots are held",
+            pool.parked, pool.name, pool.in_flight, pool.capacity
+        ),
+        _ => format!("the node has had {} of at most {} requests for {lasts}", work.counted, work.cap),
+    }
+}
+
+fn slowness(evidence: &Evidence) -> String {
+    let pool = evidence.work.as_ref().and_then(|work| work.pool.as_ref());
+    let Some(pool) = pool else { return String::new() };
+    match (pool.service_seconds, pool.usual_seconds) {
+        (Some(now), Some(usual)) if now > usual => {
+            format!("each holds its slot for {} instead of {}", seconds(now), seconds(usual))
+        }
+        _ => format!("{} of {} members are cooling", pool.cooling, pool.members),
+    }
+}
+
+/// "1.3 s", "12 s".
+fn seconds(seconds: f64) -> String {
+    if seconds < 0.01 {
+        format!("{:.1} ms", seconds * 1000.0)
+    } else if seconds < 1.0 {
+        format!("{:.0} ms", seconds * 1000.0)
+    } else if seconds < 10.0 {
+        format!("{seconds:.1} s")
+    } else {
+        format!("{seconds:.0} s")
+    }
+}

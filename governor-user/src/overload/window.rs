@@ -1,0 +1,134 @@
+//! Sums over the last ten seconds, kept by the second, so that a listener's past takes the same room at any rate. A listener
+//! nothing happens to takes none.
+
+use governor_engine::time::{Duration, Instant};
+use std::collections::VecDeque;
+
+/// What one observation adds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Moment {
+    /// Connections that entered the queue.
+    pub(super) enqueued: u64,
+    /// That left it by accept.
+    pub(super) accepted: u64,
+    /// Packets refused.
+    pub(super) overflows: u64,
+    /// Deepest.
+    pub(super) depth: u32,
+    /// For how long something waited; zero if nothing did.
+    pub(super) busy: Duration,
+}
+
+/// What the window comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    /// See [`Moment`].
+    pub(super) enqueued: u64,
+    /// See [`Moment`].
+    pub(super) accepted: u64,
+    /// See [`Moment`].
+    pub(super) overflows: u64,
+    /// See [`Moment`].
+    pub(super) depth: u32,
+    /// See [`Moment`].
+    pub(super) busy: Duration,
+    /// Of the accepted, those while something waited.
+    pub(super) busy_accepted: u64,
+    /// Longest time through which the queue was never seen empty.
+    pub(super) spell: Duration,
+}
+
+/// The last seconds of one listener, those in which anything happened.
+#[derive(Debug, Default)]
+pub(super) struct Window(VecDeque<(u64, Sums)>);
+
+const SECOND: u64 = 1_000_000_000;
+
+impl Window {
+    /// What it looks back on.
+    pub(super) const LENGTH: Duration = Duration::from_secs(10);
+
+    /// Adds what happened until `now`.
+    pub(super) fn add(&mut self, now: Instant, moment: Moment) {
+        if moment == Moment::default() {
+            self.forget(now);
+            return;
+        }
+        let slot = self.slot(now);
+        slot.enqueued += moment.enqueued;
+        slot.accepted += moment.accepted;
+        slot.overflows += moment.overflows;
+        slot.depth = slot.depth.max(moment.depth);
+        slot.busy += moment.busy;
+        if moment.busy > Duration::ZERO {
+            slot.busy_accepted += moment.accepted;
+        }
+    }
+
+    /// The queue has not been seen empty for so long, or was for so long until `now`.
+    pub(super) fn spell(&mut self, now: Instant, length: Duration) {
+        let slot = self.slot(now);
+        slot.spell = slot.spell.max(length);
+    }
+
+    /// Everything in the window.
+    pub(super) fn sums(&self, now: Instant) -> Sums {
+        let mut sums = Sums::default();
+        for (_, slot) in self.0.iter().filter(|(second, _)| !is_over(*second, now)) {
+            sums.enqueued += slot.enqueued;
+            sums.accepted += slot.accepted;
+            sums.overflows += slot.overflows;
+            sums.depth = sums.depth.max(slot.depth);
+            sums.busy += slot.busy;
+            sums.busy_accepted += slot.busy_accepted;
+            sums.spell = sums.spell.max(slot.spell);
+        }
+        sums
+    }
+
+    fn slot(&mut self, now: Instant) -> &mut Sums {
+        self.forget(now);
+        let second = now.0 / SECOND;
+        if self.0.back().is_none_or(|(last, _)| *last != second) {
+            self.0.push_back((second, Sums::default()));
+        }
+        self.0.back_mut().map(|(_, sums)| sums).expect("one was added if there was none")
+    }
+
+    fn forget(&mut self, now: Instant) {
+        while self.0.front().is_some_and(|(second, _)| is_over(*second, now)) {
+            self.0.pop_front();
+        }
+        if self.0.is_empty() {
+            self.0 = VecDeque::new();
+        }
+    }
+}
+
+fn is_over(second: u64, now: Instant) -> bool {
+    second + Window::LENGTH.as_secs() <= now.0 / SECOND
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO.after(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn a_window_forgets_after_ten_seconds_and_then_takes_no_room() {
+        let mut window = Window::default();
+        let busy = Duration::from_millis(100);
+        window.add(at(500), Moment { accepted: 7, depth: 3, busy, ..Moment::default() });
+        window.add(at(900), Moment { accepted: 2, ..Moment::default() });
+        window.spell(at(900), Duration::from_millis(400));
+        let sums = window.sums(at(9_999));
+        assert_eq!((sums.accepted, sums.busy_accepted, sums.depth), (9, 7, 3));
+        assert_eq!((sums.busy, sums.spell), (busy, Duration::from_millis(400)));
+        assert_eq!(window.sums(at(10_000)), Sums::default());
+        window.add(at(10_000), Moment::default());
+        assert_eq!(window.0.capacity(), 0);
+    }
+}
