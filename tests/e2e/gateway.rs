@@ -1,8 +1,7 @@
 //! The example gateway in front of the example upstream, governed by a real daemon: what survives which death.
 
-use crate::site::{accounts, chat, gateway, upstream};
+use crate::site::{accounts, chat, cool, gateway, status_of, upstream};
 use serde_json::json;
-use std::time::Duration;
 use support::daemon::Setup;
 
 #[test]
@@ -101,24 +100,5 @@ fn health_checks_pass_while_everything_else_is_refused() {
     assert_eq!((refused.status, refused.header("x-governor-origin")), (529, Some("node")));
     let body: serde_json::Value = serde_json::from_str(&refused.body()).unwrap();
     assert_eq!(body["error"]["code"], "overloaded");
-    assert_eq!(get(gateway.address, "/healthz"), 200);
-}
-
-fn cool(upstream: std::net::SocketAddr, account: &str, seconds: u32) {
-    let answer = request(upstream, &format!("POST /admin/cool?account={account}&seconds={seconds}"));
-    assert!((200..300).contains(&answer), "{answer}");
-}
-
-fn get(address: std::net::SocketAddr, path: &str) -> u16 {
-    request(address, &format!("GET {path}"))
-}
-
-fn request(address: std::net::SocketAddr, line: &str) -> u16 {
-    use std::io::{Read, Write};
-    let mut stream = std::net::TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    write!(stream, "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.split(' ').nth(1).unwrap().parse().unwrap()
+    assert_eq!(status_of(gateway.address, "GET /healthz"), 200);
 }

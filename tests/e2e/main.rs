@@ -9,6 +9,7 @@ mod gateway;
 mod idle;
 mod keys;
 mod metrics;
+mod official;
 mod overload;
 mod plans;
 mod replay;

@@ -151,3 +151,19 @@ pub(crate) fn chat(gateway: SocketAddr, key: &str) -> Answer {
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     Answer { status, head, reader }
 }
+
+/// From now on an account of the upstream answers 429 to new requests, for so many seconds.
+pub(crate) fn cool(upstream: SocketAddr, account: &str, seconds: u32) {
+    let answer = status_of(upstream, &format!("POST /admin/cool?account={account}&seconds={seconds}"));
+    assert!((200..300).contains(&answer), "{answer}");
+}
+
+/// The status of the answer to a request without a body, `METHOD PATH`.
+pub(crate) fn status_of(address: SocketAddr, line: &str) -> u16 {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    write!(stream, "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}

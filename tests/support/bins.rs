@@ -21,6 +21,17 @@ pub fn example(name: &str) -> PathBuf {
     built(&format!("examples/{name}"), "cargo build --examples")
 }
 
+/// The Python that has the official clients.
+///
+/// # Panics
+/// When `cargo xtask setup` could not install them.
+#[must_use]
+pub fn python() -> PathBuf {
+    let python = root().join("target/tools/python/bin/python");
+    assert!(python.is_file(), "{} is missing: run `cargo xtask setup`", python.display());
+    python
+}
+
 /// The workspace's root folder.
 #[must_use]
 pub fn root() -> PathBuf {

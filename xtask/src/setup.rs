@@ -1,11 +1,13 @@
 //! `cargo xtask setup`: everything the build and the tests need beyond a stable Rust, put into `target/tools`.
 //!
-//! Three parts, each a file: a compiler with a `core` for BPF ([`compiler`]), `bpf-linker` for that compiler's LLVM
-//! ([`linker`]), and the few system programs the tests compare with ([`system`]). Nothing that could conflict with the
+//! Four parts, each a file: a compiler with a `core` for BPF ([`compiler`]), `bpf-linker` for that compiler's LLVM
+//! ([`linker`]), the few system programs the tests compare with ([`system`]), and the official Python clients they put in
+//! front of the gateway ([`python`]). Nothing that could conflict with the
 //! user's own compiler is installed. A stamp file remembers what was built, so a second run only looks.
 
 mod compiler;
 mod linker;
+mod python;
 mod stamp;
 mod step;
 mod system;
@@ -34,6 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let started = Instant::now();
     system::ensure();
+    python::ensure(&tools)?;
     let stamp = tools.complete()?;
     step::say(format_args!(
         "ready in {:.1} s: rustc {} (LLVM {}), bpf-linker {}",
@@ -53,6 +56,7 @@ pub(crate) fn ensure() -> Result<()> {
 /// Brings what a build needs and the programs that tests and benchmarks compare with.
 pub(crate) fn ensure_with_programs() -> Result<()> {
     system::ensure();
+    python::ensure(&Tools::new())?;
     ensure()
 }
 

@@ -12,13 +12,14 @@ use std::process::Command;
 /// A program, the Debian package it comes from, and what needs it.
 type Program = (&'static str, &'static str, &'static str);
 
-const PROGRAMS: [Program; 7] = [
+const PROGRAMS: [Program; 8] = [
     ("ss", "iproute2", "kernel tests compare every count with it"),
     ("nstat", "iproute2", "kernel tests compare overflow counters with it"),
     ("nginx", "nginx", "tests tune its listeners, unmodified"),
     ("haproxy", "haproxy", "tests tune its listeners, unmodified"),
     ("redis-server", "redis-server", "a benchmark holds admission against it"),
     ("chromium", "chromium", "a page in it reads refusals across origins"),
+    ("python3", "python3-venv", "the official clients of providers run in it"),
     ("promtool", "prometheus", "tests check the alert rules with it"),
 ];
 

@@ -18,8 +18,9 @@ struct Account {
     in_flight: u32,
     peak: u32,
     streams_total: u64,
-    refused_total: u64,
-    cooling_until: Option<Instant>,
+    refused_full_total: u64,
+    refused_cooling_total: u64,
+    cooling: Option<(Cause, Instant)>,
     /// Up to when the integrals below are complete.
     settled: Instant,
     used: Duration,
@@ -35,7 +36,16 @@ pub(crate) enum Refusal {
     /// All slots are in use.
     Full,
     /// The account is cooling for this much longer.
-    Cooling(Duration),
+    Cooling(Cause, Duration),
+}
+
+/// What a cooling account says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Its own limit is reached: 429, and it names its reset.
+    Limited,
+    /// The provider is overloaded: 529, and nobody knows until when.
+    Overloaded,
 }
 
 /// What the stats endpoint tells. Durations are in seconds since the last reset.
@@ -49,8 +59,10 @@ pub(crate) struct Stats {
     pub(crate) in_flight: u32,
     /// Streams begun.
     pub(crate) streams_total: u64,
-    /// New requests answered 429.
-    pub(crate) refused_429_total: u64,
+    /// New requests refused because all slots of the account were in use: more than it was said to bear.
+    pub(crate) refused_full_total: u64,
+    /// New requests refused because the account was cooling.
+    pub(crate) refused_cooling_total: u64,
     /// Integral of open streams over time.
     pub(crate) used_slot_seconds: f64,
     /// The part of it on accounts while they were not cooling.
@@ -68,7 +80,8 @@ pub(crate) struct AccountStats {
     pub(crate) in_flight: u32,
     pub(crate) peak: u32,
     pub(crate) streams_total: u64,
-    pub(crate) refused_429_total: u64,
+    pub(crate) refused_full_total: u64,
+    pub(crate) refused_cooling_total: u64,
     pub(crate) used_slot_seconds: f64,
     /// Absent while the account serves.
     pub(crate) cooling_seconds_left: Option<f64>,
@@ -87,13 +100,13 @@ impl Accounts {
         let index = self.index(name).ok_or(Refusal::Unknown)?;
         let account = self.accounts.get_mut(index).ok_or(Refusal::Unknown)?;
         account.settle(now);
-        let refusal = match account.cooling_until {
-            Some(until) => Some(Refusal::Cooling(until.saturating_duration_since(now))),
-            None => (account.in_flight >= slots).then_some(Refusal::Full),
-        };
-        if let Some(refusal) = refusal {
-            account.refused_total += 1;
-            return Err(refusal);
+        if let Some((cause, until)) = account.cooling {
+            account.refused_cooling_total += 1;
+            return Err(Refusal::Cooling(cause, until.saturating_duration_since(now)));
+        }
+        if account.in_flight >= slots {
+            account.refused_full_total += 1;
+            return Err(Refusal::Full);
         }
         account.in_flight += 1;
         account.streams_total += 1;
@@ -110,10 +123,10 @@ impl Accounts {
     }
 
     /// From now on and for `duration` the account refuses new streams; what runs goes on. False: no such account.
-    pub(crate) fn cool(&mut self, name: &str, duration: Duration, now: Instant) -> bool {
+    pub(crate) fn cool(&mut self, name: &str, cause: Cause, duration: Duration, now: Instant) -> bool {
         let Some(account) = self.index(name).and_then(|index| self.accounts.get_mut(index)) else { return false };
         account.settle(now);
-        account.cooling_until = (!duration.is_zero()).then(|| now + duration);
+        account.cooling = (!duration.is_zero()).then(|| (cause, now + duration));
         true
     }
 
@@ -123,8 +136,8 @@ impl Accounts {
         for account in &mut self.accounts {
             account.settle(now);
             let kept = Account::new(std::mem::take(&mut account.name), now);
-            let (in_flight, cooling_until) = (account.in_flight, account.cooling_until);
-            *account = Account { in_flight, peak: in_flight, cooling_until, ..kept };
+            let (in_flight, cooling) = (account.in_flight, account.cooling);
+            *account = Account { in_flight, peak: in_flight, cooling, ..kept };
         }
     }
 
@@ -139,7 +152,8 @@ impl Accounts {
             slots: self.slots,
             in_flight: self.accounts.iter().map(|account| account.in_flight).sum(),
             streams_total: self.accounts.iter().map(|account| account.streams_total).sum(),
-            refused_429_total: self.accounts.iter().map(|account| account.refused_total).sum(),
+            refused_full_total: self.accounts.iter().map(|account| account.refused_full_total).sum(),
+            refused_cooling_total: self.accounts.iter().map(|account| account.refused_cooling_total).sum(),
             used_slot_seconds: seconds(|account| account.used),
             serving_used_slot_seconds: seconds(|account| account.used_serving),
             serving_account_seconds: seconds(|account| account.serving),
@@ -159,8 +173,9 @@ impl Account {
             in_flight: 0,
             peak: 0,
             streams_total: 0,
-            refused_total: 0,
-            cooling_until: None,
+            refused_full_total: 0,
+            refused_cooling_total: 0,
+            cooling: None,
             settled: now,
             used: Duration::ZERO,
             used_serving: Duration::ZERO,
@@ -171,15 +186,15 @@ impl Account {
     /// Extends the integrals up to `now` and ends a cool-down that is over. Called before every change.
     fn settle(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.settled);
-        let cooling = match self.cooling_until {
-            Some(until) => until.saturating_duration_since(self.settled).min(elapsed),
+        let cooling = match self.cooling {
+            Some((_, until)) => until.saturating_duration_since(self.settled).min(elapsed),
             None => Duration::ZERO,
         };
         self.used += elapsed * self.in_flight;
         self.used_serving += (elapsed - cooling) * self.in_flight;
         self.serving += elapsed - cooling;
         self.settled = self.settled.max(now);
-        self.cooling_until = self.cooling_until.filter(|until| *until > now);
+        self.cooling = self.cooling.filter(|(_, until)| *until > now);
     }
 
     fn stats(&self, now: Instant) -> AccountStats {
@@ -188,9 +203,10 @@ impl Account {
             in_flight: self.in_flight,
             peak: self.peak,
             streams_total: self.streams_total,
-            refused_429_total: self.refused_total,
+            refused_full_total: self.refused_full_total,
+            refused_cooling_total: self.refused_cooling_total,
             used_slot_seconds: self.used.as_secs_f64(),
-            cooling_seconds_left: self.cooling_until.map(|until| until.saturating_duration_since(now).as_secs_f64()),
+            cooling_seconds_left: self.cooling.map(|(_, until)| until.saturating_duration_since(now).as_secs_f64()),
         }
     }
 }
@@ -220,8 +236,8 @@ mod tests {
         let now = Instant::now();
         let mut accounts = Accounts::new(1, 8, now);
         assert_eq!(accounts.open("acct-01", now), Ok(0));
-        assert!(accounts.cool("acct-01", seconds(10), now));
-        assert_eq!(accounts.open("acct-01", now + seconds(4)), Err(Refusal::Cooling(seconds(6))));
+        assert!(accounts.cool("acct-01", Cause::Limited, seconds(10), now));
+        assert_eq!(accounts.open("acct-01", now + seconds(4)), Err(Refusal::Cooling(Cause::Limited, seconds(6))));
         assert_eq!(accounts.stats(now + seconds(4)).in_flight, 1);
         assert_eq!(accounts.open("acct-01", now + seconds(10)), Ok(0));
     }
@@ -232,7 +248,7 @@ mod tests {
         let mut accounts = Accounts::new(2, 8, start);
         accounts.open("acct-01", start).unwrap();
         accounts.open("acct-01", start + seconds(2)).unwrap();
-        accounts.cool("acct-01", seconds(3), start + seconds(4));
+        accounts.cool("acct-01", Cause::Overloaded, seconds(3), start + seconds(4));
         accounts.close(0, start + seconds(5));
         let stats = accounts.stats(start + seconds(10));
         // One stream for 2 s, two for 3 s, one for 5 s; from 4 s to 7 s the account was cooling.
@@ -246,7 +262,7 @@ mod tests {
         let start = Instant::now();
         let mut accounts = Accounts::new(1, 8, start);
         accounts.open("acct-01", start).unwrap();
-        accounts.cool("acct-01", seconds(60), start + seconds(1));
+        accounts.cool("acct-01", Cause::Limited, seconds(60), start + seconds(1));
         accounts.reset(start + seconds(2));
         let stats = accounts.stats(start + seconds(3));
         assert_eq!((stats.in_flight, stats.streams_total), (1, 0));

@@ -1,46 +1,45 @@
-//! A simulated AI provider on loopback: accounts with a few slots each, streamed answers of heavy-tailed length, and a
-//! true 429 when an account is over its slots or was told to cool. It knows nothing of the governor: what it counts is
+//! A simulated AI provider on loopback: accounts with a few slots each, answers of heavy-tailed length, and true
+//! refusals when an account is over its slots or was told to cool. It knows nothing of the governor: what it counts is
 //! what a provider would count, so its figures are an independent check of the gateway's.
 //!
-//! | request | answer |
+//! | request, with header `x-account: acct-01` | answer |
 //! |---|---|
-//! | any other path, header `x-account: acct-01` | a stream of server-sent events, or 429 |
+//! | `POST /v1/chat/completions`, `/v1/messages`, any other path | words, in one piece or streamed, or a refusal |
+//! | `POST /v1/embeddings`, `/v1/moderations` | after a short thought |
+//! | `GET /v1/realtime` | a WebSocket that says back what it is told |
+//!
+//! | request of whoever runs the test | answer |
+//! |---|---|
 //! | `GET /admin/stats` | streams per account, integrals of use since the last reset |
 //! | `POST /admin/reset` | starts counts and integrals anew |
 //! | `POST /admin/cool?account=acct-03&seconds=30` | 429 to that account's new requests; 0 ends it |
+//! | … `&status=529` | its provider's "overloaded" instead: 529, or OpenAI's 503 |
 
 mod accounts;
+mod answer;
 mod dialect;
 mod duration;
+mod provider;
+mod question;
+mod realtime;
+mod refusal;
 
-use accounts::{Accounts, Refusal, Stats};
+use accounts::{Cause, Stats};
 use anyhow::Context;
 use axum::Json;
-use axum::body::{Body, Bytes};
-use axum::extract::{Query, Request, State};
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use axum::serve::ListenerExt;
 use clap::Parser;
-use dialect::Dialect;
 use duration::HeavyTail;
-use futures_util::stream;
-use http_body_util::BodyExt;
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
-use std::convert::Infallible;
+use provider::Provider;
+use serde_json::{Value, json};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
-
-/// Time between two pieces of a stream.
-const PIECE_EVERY: Duration = Duration::from_millis(100);
-
-/// What a full account tells its caller: it cannot know when one of its streams ends.
-const FULL_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A simulated AI provider with accounts, slots and streamed answers.
 ///
@@ -71,31 +70,15 @@ struct Cli {
     seed: u64,
 }
 
-#[derive(Debug)]
-struct Provider {
-    accounts: Mutex<Accounts>,
-    durations: HeavyTail,
-    rng: Mutex<StdRng>,
-}
-
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
-    let provider = Arc::new(Provider {
-        accounts: Mutex::new(Accounts::new(cli.accounts, cli.slots, Instant::now())),
-        durations: HeavyTail {
-            median: Duration::from_millis(cli.median_ms),
-            sigma: cli.sigma,
-            longest: Duration::from_millis(cli.longest_ms),
-        },
-        rng: Mutex::new(StdRng::seed_from_u64(cli.seed)),
-    });
-    let app = axum::Router::new()
-        .route("/admin/stats", get(stats))
-        .route("/admin/reset", post(reset))
-        .route("/admin/cool", post(cool))
-        .fallback(answer)
-        .with_state(provider);
+    let durations = HeavyTail {
+        median: Duration::from_millis(cli.median_ms),
+        sigma: cli.sigma,
+        longest: Duration::from_millis(cli.longest_ms),
+    };
+    let provider = Arc::new(Provider::new(cli.accounts, cli.slots, durations, cli.seed));
 
     let listener =
         tokio::net::TcpListener::bind(cli.listen).await.with_context(|| format!("cannot listen on {}", cli.listen))?;
@@ -106,10 +89,23 @@ async fn main() -> anyhow::Result<()> {
     });
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
-        served = async { axum::serve(listener, app).await } => served.context("cannot serve"),
+        served = async { axum::serve(listener, app(provider)).await } => served.context("cannot serve"),
         _ = terminate.recv() => Ok(()),
         _ = tokio::signal::ctrl_c() => Ok(()),
     }
+}
+
+fn app(provider: Arc<Provider>) -> axum::Router {
+    axum::Router::new()
+        .route("/admin/stats", get(stats))
+        .route("/admin/reset", post(reset))
+        .route("/admin/cool", post(cool))
+        .route("/v1/models", get(models))
+        .route("/v1/embeddings", post(answer::embed))
+        .route("/v1/moderations", post(answer::moderate))
+        .route("/v1/realtime", any(realtime::realtime))
+        .fallback(answer::answer)
+        .with_state(provider)
 }
 
 #[expect(clippy::print_stdout, reason = "whoever started this program reads the port here")]
@@ -117,41 +113,8 @@ fn announce(address: SocketAddr) {
     println!("listening on {address}");
 }
 
-/// One request to the provider: a slot, a first piece after a short thought, then a piece every [`PIECE_EVERY`].
-async fn answer(State(provider): State<Arc<Provider>>, request: Request) -> Response {
-    let (head, body) = request.into_parts();
-    let dialect = Dialect::of_path(head.uri.path());
-    if let Err(error) = read_through(body).await {
-        return (StatusCode::BAD_REQUEST, format!("broken request body: {error}\n")).into_response();
-    }
-    let account = head.headers.get("x-account").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let slot = match Slot::take(&provider, account) {
-        Ok(slot) => slot,
-        Err(Refusal::Full) => return dialect.rate_limited("too many concurrent requests", FULL_RETRY_AFTER),
-        Err(Refusal::Cooling(left)) => return dialect.rate_limited("rate limit of this account reached", left),
-        Err(Refusal::Unknown) => {
-            return (StatusCode::BAD_REQUEST, format!("header x-account names no account: {account:?}\n"))
-                .into_response();
-        }
-    };
-    let (duration, thought) = provider.draw();
-    let ends = Instant::now() + duration;
-    tokio::time::sleep(thought).await;
-
-    let first = Streaming { dialect, ends, pieces: 0, slot: Some(slot) };
-    let pieces = stream::unfold(first, |mut streaming| async move {
-        let piece = streaming.next().await?;
-        Some((Ok::<_, Infallible>(piece), streaming))
-    });
-    ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(pieces)).into_response()
-}
-
-/// Reads a request to its end without keeping it: a provider answers when it has seen the whole question.
-async fn read_through(mut body: Body) -> Result<(), axum::Error> {
-    while let Some(frame) = body.frame().await {
-        frame?;
-    }
-    Ok(())
+async fn models() -> Json<Value> {
+    Json(json!({"object": "list", "data": [{"id": "demo", "object": "model", "created": 0, "owned_by": "demo"}]}))
 }
 
 async fn stats(State(provider): State<Arc<Provider>>) -> Json<Stats> {
@@ -167,73 +130,20 @@ async fn reset(State(provider): State<Arc<Provider>>) -> StatusCode {
 struct CoolDown {
     account: String,
     seconds: u32,
+    /// What it answers meanwhile: 429 unless said.
+    status: Option<u16>,
 }
 
 async fn cool(State(provider): State<Arc<Provider>>, Query(order): Query<CoolDown>) -> Response {
+    let cause = match order.status {
+        None | Some(429) => Cause::Limited,
+        Some(529 | 503) => Cause::Overloaded,
+        Some(other) => return (StatusCode::BAD_REQUEST, format!("no account answers {other}\n")).into_response(),
+    };
     let duration = Duration::from_secs(order.seconds.into());
-    if provider.accounts().cool(&order.account, duration, Instant::now()) {
+    if provider.accounts().cool(&order.account, cause, duration, Instant::now()) {
         StatusCode::NO_CONTENT.into_response()
     } else {
         (StatusCode::NOT_FOUND, format!("no account is named {}\n", order.account)).into_response()
-    }
-}
-
-impl Provider {
-    fn accounts(&self) -> MutexGuard<'_, Accounts> {
-        // A panic elsewhere cannot leave the counts half changed: every change is one assignment.
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A duration for one answer, and how much of it passes before the first byte.
-    fn draw(&self) -> (Duration, Duration) {
-        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        let duration = self.durations.sample(&mut *rng);
-        let thought = Duration::from_millis(rng.random_range(20..80));
-        (duration, thought.min(duration / 2))
-    }
-}
-
-/// A slot of an account, given back when the stream ends or its reader goes away.
-#[derive(Debug)]
-struct Slot {
-    provider: Arc<Provider>,
-    account: usize,
-}
-
-impl Slot {
-    fn take(provider: &Arc<Provider>, account: &str) -> Result<Self, Refusal> {
-        let account = provider.accounts().open(account, Instant::now())?;
-        Ok(Self { provider: Arc::clone(provider), account })
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.provider.accounts().close(self.account, Instant::now());
-    }
-}
-
-#[derive(Debug)]
-struct Streaming {
-    dialect: Dialect,
-    ends: Instant,
-    pieces: u32,
-    slot: Option<Slot>,
-}
-
-impl Streaming {
-    async fn next(&mut self) -> Option<Bytes> {
-        self.slot.as_ref()?;
-        let left = self.ends.saturating_duration_since(Instant::now());
-        if self.pieces > 0 {
-            tokio::time::sleep(left.min(PIECE_EVERY)).await;
-        }
-        if self.pieces > 0 && left <= PIECE_EVERY {
-            // The slot is free before the reader can see the end, as the account of a provider would be.
-            self.slot = None;
-            return Some(self.dialect.end());
-        }
-        self.pieces += 1;
-        Some(self.dialect.piece(self.pieces))
     }
 }

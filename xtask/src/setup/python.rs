@@ -1,0 +1,60 @@
+//! The official Python clients that the end-to-end tests put in front of the gateway, in a virtual environment below
+//! `target/tools`: exact versions, and nothing outside the build folder.
+
+use super::{Tools, step, system};
+use crate::exec;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The packages and their versions, one a line.
+const REQUIREMENTS: &str = "tests/e2e/official/requirements.txt";
+
+/// Makes the environment when it is missing or has other versions. Only the tests that use it need it, so being unable
+/// to make it is said and survived.
+pub(super) fn ensure(tools: &Tools) -> Result<()> {
+    if is_current(tools) {
+        return Ok(());
+    }
+    fs::create_dir_all(&tools.root).with_context(|| format!("cannot create {}", tools.root.display()))?;
+    let _lock = super::lock(&tools.root.join("python.lock"))?;
+    if is_current(tools) {
+        return Ok(());
+    }
+    if let Err(error) = step::timed(format_args!("install the official Python clients"), || install(tools)) {
+        step::say(format_args!("without them their end-to-end tests fail: {error:#}"));
+    }
+    Ok(())
+}
+
+fn folder(tools: &Tools) -> PathBuf {
+    tools.root.join("python")
+}
+
+/// The copy of the requirements that is written last says that they are all there.
+fn is_current(tools: &Tools) -> bool {
+    let (wanted, have) = (exec::root().join(REQUIREMENTS), folder(tools).join("requirements.txt"));
+    match (fs::read(wanted), fs::read(have)) {
+        (Ok(wanted), Ok(have)) => wanted == have,
+        (Err(_), _) | (_, Err(_)) => false,
+    }
+}
+
+fn install(tools: &Tools) -> Result<()> {
+    if !system::on_path("python3") {
+        bail!("there is no python3 here");
+    }
+    let folder = folder(tools);
+    step::output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
+        .context("cannot make a virtual environment (on Debian it needs the package python3-venv)")?;
+    let requirements = exec::root().join(REQUIREMENTS);
+    step::output(
+        Command::new(folder.join("bin/python"))
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"])
+            .args(["--only-binary", ":all:", "--requirement"])
+            .arg(&requirements),
+    )?;
+    fs::copy(&requirements, folder.join("requirements.txt")).context("cannot note what is installed")?;
+    Ok(())
+}
