@@ -100,6 +100,8 @@ pub struct Shed {
     pub decision: u64,
     /// One sentence with the numbers of the decision, safe to show to the client.
     pub detail: String,
+    /// Concurrent requests that the limit which refused allows; `None` where no such number refused.
+    pub quota: Option<u32>,
 }
 
 /// Which level a refusal comes from.

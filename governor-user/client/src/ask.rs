@@ -47,6 +47,13 @@ impl AcquireRequest {
         Self { wire, max_wait: None, deadline: None, parent: None }
     }
 
+    /// Another pool than it was made with.
+    #[must_use]
+    pub fn in_pool(mut self, pool: impl Into<String>) -> Self {
+        self.wire.pool = pool.into();
+        self
+    }
+
     /// Fairness identity, from [`Governor::key`](crate::Governor::key).
     #[must_use]
     pub fn key(mut self, key: KeyHash) -> Self {

@@ -61,6 +61,11 @@ impl Governor {
         KeyHash(hash)
     }
 
+    /// The way to the session.
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
     /// Asks for a slot and waits, parked if need be. Dropping the future withdraws the request; a grant that crosses
     /// the withdrawal is given back.
     ///
@@ -198,6 +203,11 @@ impl Queue {
             // The task is gone with its runtime, and with it the session and all its leases.
             self.counters.queued.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    /// Whether both lead to the same session.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.sender.same_channel(&other.sender)
     }
 
     pub(crate) fn downgrade(&self) -> WeakQueue {

@@ -16,6 +16,7 @@ pub struct Refused {
     retry_after: Option<Duration>,
     decision: Option<u64>,
     detail: String,
+    quota: Option<u32>,
 }
 
 /// Who said no.
@@ -63,6 +64,12 @@ impl Refused {
         self.decision
     }
 
+    /// Concurrent requests that the limit which refused allows, e.g. the key's share; `None` where no such number refused.
+    #[must_use]
+    pub fn quota(&self) -> Option<u32> {
+        self.quota
+    }
+
     /// One sentence, safe to show to the API client.
     #[must_use]
     pub fn detail(&self) -> &str {
@@ -98,6 +105,7 @@ impl Refused {
             retry_after: Some(Duration::from_millis(shed.retry_after_ms.into())),
             decision: Some(shed.decision),
             detail: shed.detail,
+            quota: shed.quota,
         }
     }
 
@@ -110,6 +118,7 @@ impl Refused {
             retry_after: None,
             decision: None,
             detail,
+            quota: None,
         }
     }
 
@@ -122,7 +131,13 @@ impl Refused {
             retry_after: Some(retry_after),
             decision: None,
             detail,
+            quota: None,
         }
+    }
+
+    /// Names the number that refused.
+    pub(crate) fn with_quota(self, quota: u32) -> Self {
+        Self { quota: Some(quota), ..self }
     }
 
     pub(crate) fn over() -> Self {
@@ -134,6 +149,7 @@ impl Refused {
             retry_after: Some(Duration::from_secs(1)),
             decision: None,
             detail: "the lease is over and cannot be moved".to_owned(),
+            quota: None,
         }
     }
 }

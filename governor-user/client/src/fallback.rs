@@ -118,7 +118,7 @@ impl LocalShare {
         let cap = self.node_share();
         if self.total >= cap {
             let detail = format!("the governor is away and this process runs its limit of {cap} requests");
-            return Err(refuse(529, Origin::Node, "node_cap", detail));
+            return Err(refuse(529, Origin::Node, "node_cap", detail).with_quota(cap));
         }
         let Some(limits) = &self.limits else { return Ok(self.choose(ask, None, turn, now)) };
         let Some(pool) = limits.pools.iter().find(|pool| pool.name == ask.pool) else {
@@ -160,7 +160,7 @@ impl LocalShare {
             return Ok(());
         }
         let detail = format!("the governor is away and this process runs {in_flight} of its {share} slots");
-        Err(refuse(429, Origin::Pool, "fallback_share", detail))
+        Err(refuse(429, Origin::Pool, "fallback_share", detail).with_quota(share))
     }
 
     /// The sticky member, else the least loaded for its slots; members that cool only when there is no other.

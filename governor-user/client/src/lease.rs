@@ -12,7 +12,7 @@ use governor_common::wire::request::{Acquire, HeldLease};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use crate::client::{Command, Queue};
+use crate::client::{Command, Governor, Queue};
 use crate::error::Refused;
 
 /// A slot, held until this guard is dropped. Dropping only queues; see [`LeaseHandle`] for what it can tell.
@@ -191,6 +191,12 @@ impl LeaseHandle {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.state.over.load(Ordering::Acquire)
+    }
+
+    /// Whether this governor gave the lease.
+    #[must_use]
+    pub fn is_of(&self, governor: &Governor) -> bool {
+        self.queue.is_same(governor.queue())
     }
 
     /// The number of the work: of the lease itself, or of the one it shares as a hop.

@@ -8,7 +8,8 @@ use governor_common::wire::request;
 use governor_engine::Engine;
 use governor_engine::id::{KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId};
 use governor_engine::io::{
-    Acquire, Grant, Held, Input, Kind, Level, MemberNews, Origin, Parent, Priority, Reason, RejectReason, RevokeReason,
+    Acquire, Grant, Held, Input, Kind, Level, MemberNews, Numbers, Origin, Parent, Priority, Reason, RejectReason,
+    RevokeReason,
 };
 use governor_engine::time::{Duration, Instant};
 
@@ -147,7 +148,19 @@ pub fn shed(entry: &Entry) -> Reply {
         retry_after_ms: millis(decision.retry_after),
         decision: decision.id.0,
         detail,
+        quota: quota(decision.reason, numbers),
     })
+}
+
+/// What the limit that refused allows at a time; waiting rooms, levels and suspensions are no such number.
+fn quota(reason: Reason, numbers: &Numbers) -> Option<u32> {
+    match reason {
+        Reason::FairShare => Some(numbers.share),
+        Reason::PoolExhausted => Some(numbers.capacity),
+        Reason::NodeCap => Some(numbers.node_cap),
+        Reason::KeyCap | Reason::OrgCap | Reason::ClassCap | Reason::SubCapacity => Some(numbers.limit),
+        Reason::AllCooling | Reason::KeyQueueFull | Reason::QueueFull | Reason::Overload | Reason::Suspended => None,
+    }
 }
 
 /// Stable name of a reason, for the wire, metrics and JSON.

@@ -3,7 +3,7 @@
 use bytes::{BufMut, BytesMut};
 
 use super::field::{
-    Cursor, Malformed, malformed, put_list, put_name, put_nested, put_opt_key, put_opt_name, put_text, tag,
+    Cursor, Malformed, malformed, put_list, put_name, put_nested, put_opt_key, put_opt_name, put_opt_u32, put_text, tag,
 };
 use crate::wire::error::{EncodeError, ParseError};
 use crate::wire::frame::{Frame, encode_frame};
@@ -69,6 +69,7 @@ pub fn encode_reply(message: &Reply, request: u32, buffer: &mut BytesMut) -> Res
             body.put_u64_le(shed.decision);
             put_text(body, tag::REASON, &shed.reason);
             put_text(body, tag::TEXT, &shed.detail);
+            put_opt_u32(body, tag::QUOTA, shed.quota);
         }
         Reply::Reject { reason } => put_text(body, tag::TEXT, reason),
         Reply::Registered { leases } => put_list(body, leases, |body, (old, new)| {
@@ -147,16 +148,17 @@ fn shed(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
     let (status, origin) = (body.u16()?, origin(body.u8()?)?);
     body.u8()?;
     let (retry_after_ms, decision) = (body.u32()?, body.u64()?);
-    let (mut reason, mut detail) = (String::new(), String::new());
+    let (mut reason, mut detail, mut quota) = (String::new(), String::new(), None);
     body.tlvs(|field, value| {
         match field {
             tag::REASON => reason = value.text()?,
             tag::TEXT => detail = value.text()?,
+            tag::QUOTA => quota = Some(value.u32()?),
             _ => {}
         }
         Ok(())
     })?;
-    Ok(Reply::Shed(Shed { status, origin, reason, retry_after_ms, decision, detail }))
+    Ok(Reply::Shed(Shed { status, origin, reason, retry_after_ms, decision, detail, quota }))
 }
 
 fn registered(mut body: Cursor<'_>) -> Result<Reply, Malformed> {

@@ -3,6 +3,7 @@
 
 mod anthropic;
 mod openai;
+mod rate_limit;
 pub mod routes;
 
 use std::time::Duration;
@@ -23,9 +24,27 @@ pub const ORIGIN: HeaderName = HeaderName::from_static("x-governor-origin");
 /// Id that `governorctl explain` answers.
 pub const DECISION: HeaderName = HeaderName::from_static("x-governor-decision");
 
-/// Names the headers above to a browser, which else may not read them.
-const EXPOSED: HeaderValue =
-    HeaderValue::from_static("retry-after, retry-after-ms, x-governor-origin, x-governor-decision");
+/// What is left of the limit that refused, and when to come back
+/// ([draft-ietf-httpapi-ratelimit-headers](https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/)).
+pub const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// The limit that refused: its name, and how many concurrent requests it allows.
+pub const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// Headers a refusal may carry, for a CORS layer's list of exposed headers: without it a browser hides them from its
+/// page. Refusals name them themselves as well.
+pub const EXPOSED_HEADERS: [HeaderName; 6] =
+    [header::RETRY_AFTER, RETRY_AFTER_MS, RATE_LIMIT, RATE_LIMIT_POLICY, ORIGIN, DECISION];
+
+/// `EXPOSED_HEADERS` as one value.
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "retry-after, retry-after-ms, ratelimit, ratelimit-policy, x-governor-origin, x-governor-decision",
+);
+
+/// Marks a response, by its extensions, as a refusal of this gateway's own, so that it is not taken for the upstream's. A
+/// handler that refuses with 429 or 529 by rules of its own sets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnRefusal;
 
 /// Whose error format an API client expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +82,13 @@ pub fn refusal(refused: &Refused, dialect: Dialect, allow_origin: Option<&Header
     };
     let mut response = Response::new(Bytes::from(body.to_string()));
     *response.status_mut() = StatusCode::from_u16(refused.status()).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+    response.extensions_mut().insert(OwnRefusal);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(retry_after) = refused.retry_after() {
         insert_retry_after(headers, retry_after);
+        rate_limit::insert(headers, refused, whole_seconds(retry_after));
     }
     if let Some(origin) = refused.origin() {
         headers.insert(ORIGIN, HeaderValue::from_static(origin.as_str()));
@@ -82,9 +103,11 @@ pub fn refusal(refused: &Refused, dialect: Dialect, allow_origin: Option<&Header
     response
 }
 
-/// Marks a 429 or 529 that came from the upstream itself, which passes otherwise untouched.
+/// Marks a 429 or 529 that came from the upstream itself, which passes otherwise untouched. What an upstream says about
+/// its origin is not believed.
 pub fn mark_upstream_refusal<B>(response: &mut Response<B>) {
-    if matches!(response.status().as_u16(), 429 | 529) && !response.headers().contains_key(ORIGIN) {
+    let own = response.extensions().get::<OwnRefusal>().is_some();
+    if matches!(response.status().as_u16(), 429 | 529) && !own {
         response.headers_mut().insert(ORIGIN, HeaderValue::from_static("upstream"));
     }
 }
@@ -92,9 +115,16 @@ pub fn mark_upstream_refusal<B>(response: &mut Response<B>) {
 /// `Retry-After` in whole seconds, rounded up and at least 1, so that nobody comes back too early; the exact value in
 /// `retry-after-ms`.
 fn insert_retry_after(headers: &mut HeaderMap, after: Duration) {
-    let ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1);
-    headers.insert(header::RETRY_AFTER, ms.div_ceil(1000).into());
-    headers.insert(RETRY_AFTER_MS, ms.into());
+    headers.insert(header::RETRY_AFTER, whole_seconds(after).into());
+    headers.insert(RETRY_AFTER_MS, whole_millis(after).into());
+}
+
+fn whole_seconds(after: Duration) -> u64 {
+    whole_millis(after).div_ceil(1000)
+}
+
+fn whole_millis(after: Duration) -> u64 {
+    u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
 fn plain(refused: &Refused) -> Value {
@@ -118,5 +148,51 @@ fn error_type(refused: &Refused) -> &'static str {
         529 => "overloaded_error",
         429 => "rate_limit_error",
         _ => "invalid_request_error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use governor_common::wire::reply::Origin;
+
+    use super::*;
+
+    #[test]
+    fn every_header_of_a_refusal_is_exposed_to_browsers() {
+        let named: Vec<_> = EXPOSED.to_str().expect("it is text").split(", ").map(str::to_owned).collect();
+        assert_eq!(named, EXPOSED_HEADERS.map(|name| name.to_string()));
+        let refused = Refused::local(529, Origin::Node, "node_cap", Duration::ZERO, String::new()).with_quota(3);
+        let response = refusal(&refused, Dialect::Plain, None);
+        let not_for_scripts = ["content-type", "cache-control", "access-control-expose-headers"];
+        for name in response.headers().keys() {
+            let plain = not_for_scripts.contains(&name.as_str());
+            assert_ne!(plain, EXPOSED_HEADERS.contains(name), "{name}");
+        }
+    }
+
+    /// S29: never 0, negative or fractional, and rounded up.
+    #[test]
+    fn a_wait_is_whole_seconds_rounded_up_and_at_least_one() {
+        let rows =
+            [(0, "1", "1"), (400, "1", "400"), (1000, "1", "1000"), (12_200, "13", "12200"), (60_001, "61", "60001")];
+        for (ms, seconds, millis) in rows {
+            let mut headers = HeaderMap::new();
+            insert_retry_after(&mut headers, Duration::from_millis(ms));
+            assert_eq!(
+                (&headers["retry-after"], &headers["retry-after-ms"]),
+                (&seconds.parse().unwrap(), &millis.parse().unwrap())
+            );
+        }
+    }
+
+    #[test]
+    fn an_upstream_cannot_pretend_that_the_governor_refused() {
+        let mut response = Response::builder().status(429).header(ORIGIN, "key").body(()).unwrap();
+        mark_upstream_refusal(&mut response);
+        assert_eq!(response.headers()[ORIGIN], "upstream");
+        response.headers_mut().insert(ORIGIN, HeaderValue::from_static("key"));
+        response.extensions_mut().insert(OwnRefusal);
+        mark_upstream_refusal(&mut response);
+        assert_eq!(response.headers()[ORIGIN], "key", "a layer further in refused");
     }
 }

@@ -1,6 +1,9 @@
 //! Which requests take a slot. A table, one row per endpoint; everything else passes. Knows paths and methods only.
 
-use http::Method;
+mod path;
+
+use http::request::Parts;
+use http::{Method, Version, header};
 
 /// What governor does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +21,13 @@ pub enum Route {
 }
 
 /// Path suffixes whose POSTs are counted, and the endpoint class of each. A suffix matches whole segments from the end,
-/// whatever prefix a gateway mounts them under (`/v1`, `/openai/v1`, a tenant).
-const COUNTED: &[(&str, &str)] = &[
+/// whatever prefix a gateway mounts them under (`/v1`, `/openai/v1`, a tenant); `*` is any one segment.
+pub const COUNTED: &[(&str, &str)] = &[
     ("/chat/completions", "chat"),
+    ("/completions", "completions"),
     ("/messages", "messages"),
     ("/responses", "responses"),
+    ("/responses/compact", "responses"),
     ("/embeddings", "embeddings"),
     ("/moderations", "moderations"),
     ("/rerank", "rerank"),
@@ -34,36 +39,54 @@ const COUNTED: &[(&str, &str)] = &[
     ("/audio/transcriptions", "transcriptions"),
     ("/audio/translations", "transcriptions"),
     ("/videos", "videos"),
+    ("/videos/*/remix", "videos"),
     ("/ai/language-model", "ai_sdk"),
     ("/ai/embedding-model", "ai_sdk"),
     ("/ai/image-model", "ai_sdk"),
 ];
 
+/// Path suffixes that are counted when a WebSocket is opened there, beside those of [`COUNTED`].
+pub const COUNTED_SOCKETS: &[(&str, &str)] = &[("/realtime", "realtime")];
+
 /// Path suffixes that are exempt for every method.
-const EXEMPT: &[&str] =
+pub const EXEMPT: &[&str] =
     &["/health", "/healthz", "/livez", "/ready", "/readyz", "/metrics", "/models", "/docs", "/openapi.json"];
 
 /// Path prefixes that are exempt for every method.
-const EXEMPT_BELOW: &[&str] = &["/docs/", "/oauth/", "/.well-known/oauth-"];
+pub const EXEMPT_BELOW: &[&str] = &["/docs/", "/oauth/", "/.well-known/oauth-"];
 
 /// Path suffixes of long-lived exempt streams.
-const EXEMPT_STREAMS: &[&str] = &["/mcp", "/mcp/sse", "/sse"];
+pub const EXEMPT_STREAMS: &[&str] = &["/mcp", "/mcp/sse", "/sse"];
 
-/// Classes a request by method and path. A trailing slash changes nothing.
+/// Classes a request. Opening a WebSocket on a counted path counts like a POST to it.
+#[must_use]
+pub fn of(head: &Parts) -> Route {
+    if opens_socket(head) {
+        let path = path::normal(head.uri.path());
+        let socket = COUNTED_SOCKETS.iter().find(|(suffix, _)| path::ends_with(&path, suffix));
+        if let Some(endpoint) = socket.map(|(_, endpoint)| *endpoint).or_else(|| endpoint(&path)) {
+            return Route::Counted(endpoint);
+        }
+    }
+    classify(&head.method, head.uri.path())
+}
+
+/// Classes a request by method and path. A trailing slash changes nothing, nor does another spelling of the same path
+/// (`%63hat`, `//`, `/./`): an upstream may read it as the path it stands for.
 #[must_use]
 pub fn classify(method: &Method, path: &str) -> Route {
-    let path = path.strip_suffix('/').unwrap_or(path);
-    if let Some(endpoint) = endpoint(path) {
+    let path = path::normal(path);
+    if let Some(endpoint) = endpoint(&path) {
         return if method == Method::POST { Route::Counted(endpoint) } else { Route::Unlisted };
     }
-    let model = path.rsplit_once('/').is_some_and(|(list, _)| list.ends_with("/models")) && method == Method::GET;
+    let model = method == Method::GET && path::ends_with(&path, "/models/*");
     if model
-        || EXEMPT.iter().any(|suffix| path.ends_with(suffix))
+        || EXEMPT.iter().any(|suffix| path::ends_with(&path, suffix))
         || EXEMPT_BELOW.iter().any(|prefix| path.starts_with(prefix))
     {
         return Route::Exempt;
     }
-    if EXEMPT_STREAMS.iter().any(|suffix| path.ends_with(suffix)) {
+    if EXEMPT_STREAMS.iter().any(|suffix| path::ends_with(&path, suffix)) {
         return Route::ExemptStream;
     }
     Route::Unlisted
@@ -72,80 +95,22 @@ pub fn classify(method: &Method, path: &str) -> Route {
 /// The endpoint class of a path, whatever the method.
 #[must_use]
 pub fn endpoint(path: &str) -> Option<&'static str> {
-    let path = path.strip_suffix('/').unwrap_or(path);
-    COUNTED.iter().find(|(suffix, _)| path.ends_with(suffix)).map(|(_, endpoint)| *endpoint)
+    let path = path::normal(path);
+    COUNTED.iter().find(|(suffix, _)| path::ends_with(&path, suffix)).map(|(_, endpoint)| *endpoint)
+}
+
+/// The handshake of RFC 6455, or its form over HTTP/2 (RFC 8441).
+fn opens_socket(head: &Parts) -> bool {
+    if head.version >= Version::HTTP_2 {
+        // A CONNECT with a path is an extended one: a plain CONNECT names an authority and nothing else.
+        return head.method == Method::CONNECT && head.uri.path().len() > 1;
+    }
+    let upgrades = head.headers.get_all(header::UPGRADE).iter();
+    head.method == Method::GET
+        && upgrades
+            .filter_map(|value| value.to_str().ok())
+            .any(|value| value.split(',').any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket")))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_counted_endpoint_has_a_row() {
-        let rows = [
-            ("/v1/chat/completions", "chat"),
-            ("/v1/messages", "messages"),
-            ("/v1/responses", "responses"),
-            ("/v1/embeddings", "embeddings"),
-            ("/v1/moderations", "moderations"),
-            ("/v1/rerank", "rerank"),
-            ("/v1/ocr", "ocr"),
-            ("/v1/images/generations", "images"),
-            ("/v1/images/edits", "images"),
-            ("/v1/images/variations", "images"),
-            ("/v1/audio/speech", "speech"),
-            ("/v1/audio/transcriptions", "transcriptions"),
-            ("/v1/audio/translations", "transcriptions"),
-            ("/v1/videos", "videos"),
-            ("/v1/ai/language-model", "ai_sdk"),
-            ("/v1/ai/embedding-model", "ai_sdk"),
-            ("/v1/ai/image-model", "ai_sdk"),
-            ("/chat/completions/", "chat"),
-            ("/tenant/openai/v1/chat/completions", "chat"),
-        ];
-        for (path, endpoint) in rows {
-            assert_eq!(classify(&Method::POST, path), Route::Counted(endpoint), "{path}");
-            assert_eq!(classify(&Method::GET, path), Route::Unlisted, "only a POST of {path} takes a slot");
-        }
-        assert!(COUNTED.iter().all(|(suffix, _)| rows.iter().any(|(path, _)| path.ends_with(suffix))));
-    }
-
-    #[test]
-    fn every_exempt_path_has_a_row() {
-        let rows = [
-            "/health",
-            "/healthz",
-            "/livez",
-            "/ready",
-            "/readyz",
-            "/metrics",
-            "/v1/models",
-            "/docs",
-            "/openapi.json",
-            "/docs/index.html",
-            "/oauth/token",
-            "/.well-known/oauth-authorization-server",
-            "/.well-known/oauth-protected-resource/mcp",
-        ];
-        for path in rows {
-            assert_eq!(classify(&Method::GET, path), Route::Exempt, "{path}");
-            assert_eq!(classify(&Method::POST, path), Route::Exempt, "{path}");
-        }
-        assert!(EXEMPT.iter().all(|suffix| rows.iter().any(|path| path.ends_with(suffix))));
-        assert_eq!(classify(&Method::GET, "/v1/models/gpt-4"), Route::Exempt);
-    }
-
-    #[test]
-    fn event_streams_are_exempt_with_a_cap_of_their_own() {
-        for path in ["/mcp", "/v1/mcp", "/mcp/sse", "/sse"] {
-            assert_eq!(classify(&Method::GET, path), Route::ExemptStream, "{path}");
-        }
-    }
-
-    #[test]
-    fn what_only_looks_like_a_listed_path_is_unlisted() {
-        for path in ["/", "/v1", "/v1/chatcompletions", "/v1/messages/batches", "/v1/mymessages", "/unhealth"] {
-            assert_eq!(classify(&Method::POST, path), Route::Unlisted, "{path}");
-        }
-    }
-}
+mod tests;

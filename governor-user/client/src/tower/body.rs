@@ -1,6 +1,7 @@
 //! The response body that carries the lease: it is given back when the body ends, fails or is dropped, whichever comes
 //! first, and once.
 
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -8,17 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::service::ExemptStream;
-use crate::lease::Lease;
-
-/// What a response holds until its body ends.
-#[derive(Debug)]
-pub(super) enum Hold {
-    Lease(Lease),
-    #[expect(dead_code, reason = "held for its drop")]
-    ExemptStream(ExemptStream),
-    Nothing,
-}
+use super::hold::Hold;
 
 pin_project! {
     /// The inner service's body and the lease it runs on, or a refusal.
@@ -47,7 +38,7 @@ impl<B: Body<Data = Bytes>> LeaseBody<B> {
     }
 
     pub(super) fn refusal(text: Bytes) -> Self {
-        Self { inner: Inner::Refusal { text: Some(text) }, hold: Hold::Nothing }
+        Self { inner: Inner::Refusal { text: Some(text).filter(|text| !text.is_empty()) }, hold: Hold::Nothing }
     }
 }
 
@@ -61,19 +52,20 @@ impl<B: Body<Data = Bytes>> Body for LeaseBody<B> {
             InnerProjection::Passing { body } => body,
             InnerProjection::Refusal { text } => return Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
         };
+        // In hand while the body runs: a panic in it drops the lease, even if the body itself is kept.
+        let hold = mem::replace(this.hold, Hold::Nothing);
         let polled = body.as_mut().poll_frame(cx);
-        match &polled {
-            Poll::Ready(Some(Ok(_))) => {
-                if let Hold::Lease(lease) = &*this.hold {
-                    lease.touch();
-                }
-                // Whoever sends the body need not poll again after its last frame.
-                if body.is_end_stream() {
-                    *this.hold = Hold::Nothing;
-                }
+        let goes_on = match &polled {
+            Poll::Pending => true,
+            Poll::Ready(Some(Ok(frame))) => {
+                hold.touch();
+                // Whoever sends the body need not poll again after its last frame, and trailers are the last.
+                !frame.is_trailers() && !body.is_end_stream()
             }
-            Poll::Ready(Some(Err(_)) | None) => *this.hold = Hold::Nothing,
-            Poll::Pending => {}
+            Poll::Ready(Some(Err(_)) | None) => false,
+        };
+        if goes_on {
+            *this.hold = hold;
         }
         polled
     }

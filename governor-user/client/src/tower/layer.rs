@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use http::HeaderValue;
 use http::request::Parts;
-use http::{HeaderValue, Method, header};
 use tower::Layer;
 
+use super::caller::{TrustedHeaders, bearer_or_api_key};
 use super::service::GovernorService;
 use crate::ask::AcquireRequest;
 use crate::client::Governor;
@@ -17,7 +18,7 @@ use crate::http::routes::{self, Route};
 const EXEMPT_STREAM_CAP: u32 = 1000;
 
 type Extract = dyn Fn(&Governor, &Parts, AcquireRequest) -> AcquireRequest + Send + Sync;
-type Classify = dyn Fn(&Method, &str) -> Route + Send + Sync;
+type Classify = dyn Fn(&Parts) -> Route + Send + Sync;
 
 /// Puts admission in front of a service. One layer, cloned, shares its counters.
 #[derive(Clone)]
@@ -31,7 +32,9 @@ pub(super) struct Settings {
     pub(super) governor: Governor,
     pub(super) pool: Arc<str>,
     pub(super) extract: Arc<Extract>,
+    pub(super) trusted: TrustedHeaders,
     pub(super) classify: Arc<Classify>,
+    pub(super) ends_with_client: bool,
     pub(super) allow_origin: Option<HeaderValue>,
     pub(super) exempt_stream_cap: u32,
     pub(super) exempt_streams: Arc<AtomicU32>,
@@ -39,7 +42,7 @@ pub(super) struct Settings {
 
 impl GovernorLayer {
     /// Counted requests take a slot of `pool`; the key is what [`bearer_or_api_key`] finds; routes are classed by
-    /// [`routes::classify`].
+    /// [`routes::of`].
     #[must_use]
     pub fn new(governor: Governor, pool: &str) -> Self {
         Self {
@@ -47,7 +50,9 @@ impl GovernorLayer {
                 governor,
                 pool: pool.into(),
                 extract: Arc::new(bearer_or_api_key),
-                classify: Arc::new(routes::classify),
+                trusted: TrustedHeaders::none(),
+                classify: Arc::new(routes::of),
+                ends_with_client: false,
                 allow_origin: None,
                 exempt_stream_cap: EXEMPT_STREAM_CAP,
                 exempt_streams: Arc::default(),
@@ -56,8 +61,9 @@ impl GovernorLayer {
     }
 
     /// Replaces the extractor. It is given the request's head and an ask that names pool and endpoint, and returns the
-    /// ask with key, label, org, candidates, sticky member or deadline filled in. Raw keys go through
-    /// [`Governor::key`], and never into the label.
+    /// ask with key, label, org, candidates, sticky member or deadline filled in; the head's extensions have what the
+    /// gateway's authentication put there. Raw keys go through [`Governor::key`], and never into the label. Believe no
+    /// header that any client can send: [`Self::trusted_headers`] is for those that an edge sets.
     #[must_use]
     pub fn extract(
         mut self,
@@ -67,10 +73,28 @@ impl GovernorLayer {
         self
     }
 
-    /// Replaces the table of routes; `routes::classify` is there to fall back on.
+    /// Takes the word of these headers, over the extractor's; a [`Caller`](super::Caller) among the request's extensions
+    /// wins over both.
     #[must_use]
-    pub fn routes(mut self, classify: impl Fn(&Method, &str) -> Route + Send + Sync + 'static) -> Self {
+    pub fn trusted_headers(mut self, headers: TrustedHeaders) -> Self {
+        self.settings.trusted = headers;
+        self
+    }
+
+    /// Replaces the table of routes; [`routes::of`] is there to fall back on. `OPTIONS` never counts.
+    #[must_use]
+    pub fn routes(mut self, classify: impl Fn(&Parts) -> Route + Send + Sync + 'static) -> Self {
         self.settings.classify = Arc::new(classify);
+        self
+    }
+
+    /// No upstream call outlives its client. When the kernel tells that the client's connection is gone before the
+    /// handler has answered, the handler is dropped, and with it its upstream call; and the daemon may take a lease
+    /// back some time after its client is gone. Needs to know the client's connection, see
+    /// [`Connection`](super::Connection).
+    #[must_use]
+    pub fn ends_with_client(mut self) -> Self {
+        self.settings.ends_with_client = true;
         self
     }
 
@@ -87,6 +111,12 @@ impl GovernorLayer {
     pub fn exempt_stream_cap(mut self, cap: u32) -> Self {
         self.settings.exempt_stream_cap = cap;
         self
+    }
+
+    /// Long-lived exempt streams served now, for the proxy's own metrics.
+    #[must_use]
+    pub fn exempt_streams(&self) -> u32 {
+        self.settings.exempt_streams.load(Ordering::Relaxed)
     }
 }
 
@@ -108,22 +138,4 @@ impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GovernorLayer").field("pool", &self.pool).finish_non_exhaustive()
     }
-}
-
-/// The default extractor: the token of `Authorization: Bearer`, else `x-api-key`, as a keyed hash. A request with
-/// neither has no key: it bypasses fair share and counts in the pool.
-#[must_use]
-pub fn bearer_or_api_key(governor: &Governor, head: &Parts, ask: AcquireRequest) -> AcquireRequest {
-    let bearer = head.headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
-    let raw = bearer.or_else(|| head.headers.get("x-api-key").map(HeaderValue::as_bytes)).map(<[u8]>::trim_ascii);
-    match raw {
-        Some(raw) if !raw.is_empty() => ask.key(governor.key(raw)),
-        Some(_) | None => ask,
-    }
-}
-
-/// The token of a bearer credential; the scheme's name knows no case (RFC 9110, 11.1).
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked(7)?;
-    scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
 }

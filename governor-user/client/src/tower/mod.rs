@@ -1,13 +1,33 @@
 //! A tower layer for HTTP servers: asks for a slot before a counted request reaches the handler, holds the lease until
 //! the response *body* ends or is dropped, and renders refusals the way the provider's clients understand.
 //!
-//! The layer sits inside whatever adds CORS and tracing, and outside the handler that calls upstream. Everything it
-//! refuses is answered without calling the inner service.
+//! # Where it goes
+//!
+//! Inside whatever adds CORS headers, traces and authenticates; outside routing and whatever reads the request's body. A
+//! request that fails authentication asks for nothing, a refusal passes through CORS and is readable in a browser, and
+//! everything refused is answered without calling the inner service, before a byte of the body is read.
+//!
+//! # When a lease ends
+//!
+//! Once, at the first of: the body's last frame or its trailers, an error or a panic in it, its drop (a client that left,
+//! a reset stream, a timeout), and before there is a body, the handler's error, panic or drop. What the response begins
+//! and does not end, a WebSocket, holds its lease until its connection does: see [`Custody`] and [`Connection`].
 
+mod admit;
+#[cfg(feature = "axum")]
+pub mod axum;
 mod body;
+mod caller;
+mod connection;
+mod custody;
+mod hold;
 mod layer;
 mod service;
 
+pub use admit::ChildOf;
 pub use body::LeaseBody;
-pub use layer::{GovernorLayer, bearer_or_api_key};
+pub use caller::{Caller, TrustedHeaders, bearer_or_api_key};
+pub use connection::{Attached, Connection, client_socket};
+pub use custody::Custody;
+pub use layer::GovernorLayer;
 pub use service::GovernorService;

@@ -1,28 +1,25 @@
-//! The service: one request's way from the route table to the lease in the response body. Awaits the grant before the
-//! inner service is called, so that a request that is refused, or whose client leaves while it is parked, has cost
-//! nothing upstream.
+//! The service: one request's way from admission to the lease in the response body. Awaits the grant before the inner
+//! service is called, so that a request that is refused, or whose client leaves while it is parked, has cost nothing
+//! upstream.
 
 use std::future::Future;
 use std::mem;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use tower::Service;
+use tracing::warn;
 
-use super::body::{Hold, LeaseBody};
+use super::admit::{self, Admitted};
+use super::body::LeaseBody;
+use super::connection::Connection;
+use super::hold::Hold;
 use super::layer::Settings;
-use crate::ask::AcquireRequest;
-use crate::error::Refused;
-use crate::http::routes::Route;
 use crate::http::{self as rendering, Dialect};
 use crate::lease::LeaseHandle;
-use governor_common::wire::reply::Origin;
 
 /// Asks for a slot, then calls the inner service. Made by [`GovernorLayer`](super::GovernorLayer).
 #[derive(Clone, Debug)]
@@ -60,63 +57,60 @@ where
         Box::pin(async move {
             let (mut head, body) = request.into_parts();
             let dialect = Dialect::of(&head);
-            let hold = match settings.admit(&mut head).await {
-                Ok(hold) => hold,
+            let Admitted { hold, lease } = match settings.admit(&mut head).await {
+                Ok(admitted) => admitted,
                 Err(refused) => {
                     let refusal = rendering::refusal(&refused, dialect, settings.allow_origin.as_ref());
                     return Ok(refusal.map(LeaseBody::refusal));
                 }
             };
-            let mut response = inner.call(Request::from_parts(head, body)).await?;
+            let connection = admit::connection(&head.extensions).cloned();
+            let connects = head.method == Method::CONNECT;
+            let answer = inner.call(Request::from_parts(head, body));
+            let mut response = match lease.filter(|_| settings.ends_with_client) {
+                None => answer.await?,
+                Some(lease) => match unless_gone(&lease, answer).await {
+                    Some(answer) => answer?,
+                    None => return Ok(nobody_there().map(LeaseBody::refusal)),
+                },
+            };
             rendering::mark_upstream_refusal(&mut response);
+            let upgrades = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+            if upgrades || (connects && response.status().is_success()) {
+                hand_over(hold, connection.as_ref());
+                return Ok(response.map(|body| LeaseBody::holding(body, Hold::Nothing)));
+            }
             Ok(response.map(|body| LeaseBody::holding(body, hold)))
         })
     }
 }
 
-impl Settings {
-    /// Decides whether the request may go on, and with what in hand.
-    async fn admit(&self, head: &mut http::request::Parts) -> Result<Hold, Refused> {
-        // A hop of work that already holds a slot shares its lease. Only code of this process can plant the
-        // extension; no header a client sends can.
-        if head.extensions.get::<LeaseHandle>().is_some_and(|lease| !lease.is_over()) {
-            return Ok(Hold::Nothing);
-        }
-        match (self.classify)(&head.method, head.uri.path()) {
-            Route::Counted(endpoint) => {
-                let ask = AcquireRequest::new(&*self.pool).endpoint(endpoint);
-                let ask = (self.extract)(&self.governor, head, ask);
-                let lease = self.governor.acquire(ask).await?;
-                head.extensions.insert(lease.handle());
-                Ok(Hold::Lease(lease))
-            }
-            Route::ExemptStream => {
-                ExemptStream::enter(&self.exempt_streams, self.exempt_stream_cap).map(Hold::ExemptStream)
-            }
-            Route::Exempt | Route::Unlisted => Ok(Hold::Nothing),
-        }
+/// The answer, or `None` as soon as the kernel tells that nobody is there to have it.
+async fn unless_gone<F: Future>(lease: &LeaseHandle, answer: F) -> Option<F::Output> {
+    let mut answer = pin!(answer);
+    tokio::select! {
+        biased;
+        answer = &mut answer => Some(answer),
+        () = lease.client_gone() => None,
     }
 }
 
-/// One long-lived exempt stream, counted until it is dropped.
-#[derive(Debug)]
-pub(super) struct ExemptStream(Arc<AtomicU32>);
-
-impl ExemptStream {
-    fn enter(streams: &Arc<AtomicU32>, cap: u32) -> Result<Self, Refused> {
-        let grow = |now: u32| (now < cap).then(|| now + 1);
-        match streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow) {
-            Ok(_) => Ok(Self(streams.clone())),
-            Err(_) => {
-                let detail = format!("this node serves its limit of {cap} exempt streams");
-                Err(Refused::local(529, Origin::Node, "exempt_stream_cap", Duration::from_secs(1), detail))
-            }
-        }
-    }
+/// What a client that is gone is told; for access logs, which know this number.
+fn nobody_there() -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = StatusCode::from_u16(499).unwrap_or(StatusCode::REQUEST_TIMEOUT);
+    response
 }
 
-impl Drop for ExemptStream {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+/// The work goes on after the response: its lease stays with the connection, or with whoever has its custody.
+fn hand_over(hold: Hold, connection: Option<&Connection>) {
+    let left = match connection {
+        Some(connection) => connection.keep(hold),
+        None => Err(hold),
+    };
+    if let Err(Hold::Lease(keep)) = left
+        && !keep.leave()
+    {
+        warn!("a lease ends with the handshake of what it was for: attach the connection, or keep the lease's custody");
     }
 }

@@ -51,6 +51,7 @@ async fn a_lease_that_is_not_resumed_is_held_all_the_same() {
             retry_after_ms: 1000,
             decision: 1,
             detail: "full".into(),
+            quota: Some(98),
         };
         talk.say(&Reply::Shed(shed), request).await;
     });

@@ -4,7 +4,9 @@
 mod fallback;
 mod idle;
 mod layer;
+mod ledger;
 mod nested;
 mod peer;
 mod secrecy;
+mod server;
 mod session;

@@ -16,7 +16,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 
 /// Bound on every wait; reached only by a failing test.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The daemon's end of the socket.
 pub(crate) struct Peer {

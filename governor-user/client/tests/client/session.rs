@@ -107,6 +107,7 @@ async fn a_refusal_carries_what_the_daemon_said() {
         retry_after_ms: 1500,
         decision: 77,
         detail: "the key holds 9 of 9".into(),
+        quota: Some(9),
     };
     let (refused, ()) = tokio::join!(governor.acquire(AcquireRequest::new("chat")), async {
         let request = talk.acquire().await;
@@ -115,6 +116,7 @@ async fn a_refusal_carries_what_the_daemon_said() {
     let refused = refused.unwrap_err();
     assert_eq!((refused.status(), refused.origin(), refused.reason()), (429, Some(Origin::Key), "fair_share"));
     assert_eq!((refused.retry_after(), refused.decision()), (Some(Duration::from_millis(1500)), Some(77)));
+    assert_eq!(refused.quota(), Some(9));
 
     let (rejected, ()) = tokio::join!(governor.acquire(AcquireRequest::new("nowhere")), async {
         let request = talk.acquire().await;
@@ -204,7 +206,7 @@ async fn a_move_that_is_refused_ends_the_lease() {
         let (_, request) = talk.next().await;
         let (origin, detail) = (Origin::Pool, String::new());
         let reason = "pool_exhausted".to_owned();
-        let shed = Shed { status: 429, origin, reason, retry_after_ms: 1, decision: 1, detail };
+        let shed = Shed { status: 429, origin, reason, retry_after_ms: 1, decision: 1, detail, quota: None };
         talk.say(&Reply::Shed(shed), request).await;
     });
     assert_eq!(moved.unwrap_err().reason(), "pool_exhausted");

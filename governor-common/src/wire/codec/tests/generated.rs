@@ -192,7 +192,7 @@ fn any_request() -> impl Strategy<Value = Request> {
 
 fn any_reply() -> impl Strategy<Value = Reply> {
     let grant = (any::<u64>(), option::of(name()), any::<u32>());
-    let shed = (any::<u16>(), "[a-z_]{0,20}", any::<u32>(), any::<u64>(), ".{0,40}");
+    let shed = (any::<u16>(), "[a-z_]{0,20}", any::<u32>(), any::<u64>(), ".{0,40}", option::of(any::<u32>()));
     let pool = (name(), any::<u32>(), vec((name(), any::<u32>()), 0..5));
     let pool = pool.prop_map(|(name, capacity, members)| PoolLimits { name, capacity, members });
     prop_oneof![
@@ -200,8 +200,8 @@ fn any_reply() -> impl Strategy<Value = Reply> {
             Reply::Welcome(Welcome { version, session, epoch, lease_ttl_ms })
         }),
         grant.prop_map(|(lease, member, waited_ms)| Reply::Grant(Grant { lease, member, waited_ms })),
-        shed.prop_map(|(status, reason, retry_after_ms, decision, detail)| {
-            Reply::Shed(Shed { status, origin: Origin::Pool, reason, retry_after_ms, decision, detail })
+        shed.prop_map(|(status, reason, retry_after_ms, decision, detail, quota)| {
+            Reply::Shed(Shed { status, origin: Origin::Pool, reason, retry_after_ms, decision, detail, quota })
         }),
         ".{0,40}".prop_map(|reason| Reply::Reject { reason }),
         vec((any::<u64>(), any::<u64>()), 0..50).prop_map(|leases| Reply::Registered { leases }),

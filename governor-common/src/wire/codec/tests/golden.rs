@@ -152,7 +152,9 @@ fn every_reply_has_its_golden_bytes() {
         retry_after_ms: 1500,
         decision: 9,
         detail: "no".into(),
+        quota: None,
     };
+    let with_quota = Shed { quota: Some(98), ..shed.clone() };
     let limits = Limits {
         sessions: 2,
         node_cap: 1000,
@@ -176,6 +178,11 @@ fn every_reply_has_its_golden_bytes() {
         (
             Reply::Shed(shed),
             r#"2c000000 84 00 0000 2a000000 ad01 00 00 dc050000 0900000000000000 0f00 0a00 "fair_share" 1000 0200 "no""#,
+        ),
+        (
+            Reply::Shed(with_quota),
+            r#"34000000 84 00 0000 2a000000 ad01 00 00 dc050000 0900000000000000 0f00 0a00 "fair_share" 1000 0200 "no"
+               1b00 0400 62000000"#,
         ),
         (Reply::Reject { reason: "bad".into() }, r#"0f000000 85 00 0000 2a000000 1000 0300 "bad""#),
         (
@@ -212,7 +219,8 @@ fn every_reply_has_its_golden_bytes() {
 fn every_code_of_an_enumeration_survives_the_way() {
     for origin in [Origin::Key, Origin::Org, Origin::Pool, Origin::Node, Origin::Fleet, Origin::Upstream] {
         let (reason, detail) = (String::new(), String::new());
-        let shed = Reply::Shed(Shed { status: 529, origin, reason, retry_after_ms: 0, decision: 0, detail });
+        let shed =
+            Reply::Shed(Shed { status: 529, origin, reason, retry_after_ms: 0, decision: 0, detail, quota: None });
         assert_eq!(parse_reply(&only_frame(reply_bytes(&shed, 1))), Ok(shed));
     }
     let reasons = [

@@ -1,0 +1,102 @@
+//! Decides whether a request may go on, and with what in hand. Asks; the daemon decides.
+
+use http::request::Parts;
+use http::{Extensions, Method};
+
+use super::connection::Connection;
+use super::custody::{Custody, Keep};
+use super::hold::{ExemptStream, Hold};
+use super::layer::Settings;
+use crate::ask::AcquireRequest;
+use crate::error::Refused;
+use crate::http::routes::Route;
+use crate::lease::LeaseHandle;
+use governor_common::wire::request::ClientSocket;
+
+/// Put into a request's extensions by code of this process: the request is new upstream work that the holder of this
+/// lease needs. It is granted, the reserve included, or refused at once, and never parked behind its own parent. No
+/// header a client sends can stand for it.
+#[derive(Clone, Debug)]
+pub struct ChildOf(pub LeaseHandle);
+
+/// Leave to go on.
+pub(super) struct Admitted {
+    pub(super) hold: Hold,
+    /// The lease, when there is one.
+    pub(super) lease: Option<LeaseHandle>,
+}
+
+impl Admitted {
+    fn free() -> Self {
+        Self { hold: Hold::Nothing, lease: None }
+    }
+}
+
+impl Settings {
+    /// Asks for what the request needs. On a grant the request's extensions have the lease's [`LeaseHandle`] and its
+    /// [`Custody`].
+    pub(super) async fn admit(&self, head: &mut Parts) -> Result<Admitted, Refused> {
+        // A browser's preflight asks for permission and does nothing, whatever the table says.
+        if head.method == Method::OPTIONS {
+            return Ok(Admitted::free());
+        }
+        let parent = head.extensions.remove::<ChildOf>();
+        // A hop of work that already holds a slot shares its lease.
+        if parent.is_none() && head.extensions.get::<LeaseHandle>().is_some_and(|lease| self.is_ours(lease)) {
+            return Ok(Admitted::free());
+        }
+        match (self.classify)(head) {
+            Route::Counted(endpoint) => {
+                let mut ask = self.ask(head, endpoint);
+                if let Some(ChildOf(parent)) = parent.filter(|ChildOf(parent)| self.is_ours(parent)) {
+                    ask = ask.child_of(&parent);
+                }
+                let lease = self.governor.acquire(ask).await?;
+                let handle = lease.handle();
+                let custody = Custody::of(lease);
+                head.extensions.insert(handle.clone());
+                head.extensions.insert(custody.clone());
+                Ok(Admitted { hold: Hold::Lease(Keep::new(custody)), lease: Some(handle) })
+            }
+            Route::ExemptStream => {
+                let stream = ExemptStream::enter(&self.exempt_streams, self.exempt_stream_cap)?;
+                Ok(Admitted { hold: Hold::ExemptStream(stream), lease: None })
+            }
+            Route::Exempt | Route::Unlisted => Ok(Admitted::free()),
+        }
+    }
+
+    /// What to ask for. The gateway's own authentication has the last word on who asks.
+    fn ask(&self, head: &Parts, endpoint: &str) -> AcquireRequest {
+        let ask = AcquireRequest::new(&*self.pool).endpoint(endpoint);
+        let ask = (self.extract)(&self.governor, head, ask);
+        let mut ask = self.trusted.fill(&self.governor, head, ask);
+        if let Some(caller) = head.extensions.get::<super::Caller>() {
+            ask = caller.fill(&self.governor, ask);
+        }
+        // An extractor that began anew knows nothing of these.
+        ask.wire.endpoint.get_or_insert_with(|| endpoint.to_owned());
+        if ask.wire.client.is_none() {
+            ask.wire.client = client(&head.extensions);
+        }
+        if self.ends_with_client { ask.ends_with_client() } else { ask }
+    }
+
+    /// Live, and of the same session: a lease of another daemon's pool is none of this one's work.
+    fn is_ours(&self, lease: &LeaseHandle) -> bool {
+        lease.is_of(&self.governor) && !lease.is_over() && !lease.is_suspended() && lease.revoked().is_none()
+    }
+}
+
+/// The connection a request came by, if the accept loop told.
+pub(super) fn connection(extensions: &Extensions) -> Option<&Connection> {
+    #[cfg(feature = "axum")]
+    if let Some(axum::extract::ConnectInfo(connection)) = extensions.get::<axum::extract::ConnectInfo<Connection>>() {
+        return Some(connection);
+    }
+    extensions.get::<Connection>()
+}
+
+fn client(extensions: &Extensions) -> Option<ClientSocket> {
+    connection(extensions).map_or_else(|| extensions.get::<ClientSocket>().copied(), Connection::client)
+}

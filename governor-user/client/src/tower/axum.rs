@@ -1,0 +1,52 @@
+//! The accept loop of axum: its listener, with each connection attached. Knows nothing of admission.
+
+use std::io;
+use std::net::SocketAddr;
+
+use axum::extract::connect_info::Connected;
+use axum::serve::{self, IncomingStream};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::connection::{Attached, Connection};
+
+/// For `axum::serve`, together with `into_make_service_with_connect_info::<Connection>()`. Sends small pieces as they
+/// come (`TCP_NODELAY`), which event streams want.
+#[derive(Debug)]
+pub struct Listener(TcpListener);
+
+impl Listener {
+    /// Accepts from `listener`.
+    #[must_use]
+    pub fn new(listener: TcpListener) -> Self {
+        Self(listener)
+    }
+}
+
+impl serve::Listener for Listener {
+    type Io = Attached<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, SocketAddr) {
+        let (stream, address) = serve::Listener::accept(&mut self.0).await;
+        // Failing means the client is gone, which shows at the next read.
+        stream.set_nodelay(true).ok();
+        (Connection::of(&stream).attach(stream), address)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+}
+
+impl Connected<IncomingStream<'_, Listener>> for Connection {
+    fn connect_info(stream: IncomingStream<'_, Listener>) -> Self {
+        stream.io().connection().clone()
+    }
+}
+
+/// Without our listener the client's socket is known, and the end of an upgraded connection is not.
+impl Connected<IncomingStream<'_, TcpListener>> for Connection {
+    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
+        Self::of(stream.io())
+    }
+}

@@ -1,0 +1,101 @@
+//! What a refusal looks like, and what passes.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use governor_client::tower::GovernorLayer;
+use governor_common::wire::reply::{Origin, Reply, Shed};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Empty};
+use tower::{Layer, ServiceExt, service_fn};
+
+use super::{LEASE, nothing, post};
+use crate::peer::Peer;
+
+/// What the client sees of a refusal: status, headers and body.
+async fn refused(
+    path: &str,
+    header: Option<(&'static str, &'static str)>,
+    status: u16,
+) -> (StatusCode, String, String) {
+    let (governor, mut talk) = Peer::listening().meet().await;
+    let layer = GovernorLayer::new(governor, "chat").allow_origin(HeaderValue::from_static("*"));
+    let mut request = post(path);
+    if let Some((name, value)) = header {
+        request.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    let (response, ()) = tokio::join!(layer.layer(service_fn(nothing)).oneshot(request), async {
+        let request = talk.acquire().await;
+        let (origin, reason) = if status == 429 { (Origin::Key, "fair_share") } else { (Origin::Node, "node_cap") };
+        let (reason, detail) = (reason.to_owned(), "no slot".to_owned());
+        let shed = Shed { status, origin, reason, retry_after_ms: 1001, decision: 77, detail, quota: Some(9) };
+        talk.say(&Reply::Shed(shed), request).await;
+    });
+    let (head, body) = response.unwrap().into_parts();
+    let mut headers: Vec<String> =
+        head.headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+    headers.sort();
+    let body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
+    (head.status, headers.join("\n"), body)
+}
+
+#[tokio::test]
+async fn a_refusal_speaks_the_language_of_the_route() {
+    let (status, headers, body) = refused("/v1/chat/completions", None, 429).await;
+    assert_eq!(status, 429);
+    assert_eq!(
+        headers,
+        "access-control-allow-origin: *\n\
+         access-control-expose-headers: retry-after, retry-after-ms, ratelimit, ratelimit-policy, x-governor-origin, \
+         x-governor-decision\n\
+         cache-control: no-store\n\
+         content-type: application/json\n\
+         ratelimit-policy: \"fair_share\";q=9;qu=\"concurrent-requests\"\n\
+         ratelimit: \"fair_share\";r=0;t=2\n\
+         retry-after-ms: 1001\n\
+         retry-after: 2\n\
+         x-governor-decision: 000000000000004d\n\
+         x-governor-origin: key"
+    );
+    assert_eq!(
+        body,
+        r#"{"error":{"code":"fair_share","message":"no slot","param":null,"reason":"fair_share","type":"rate_limit_error"}}"#
+    );
+
+    let (status, headers, body) = refused("/v1/responses", None, 529).await;
+    assert_eq!(status.as_u16(), 529);
+    assert!(headers.ends_with("x-governor-origin: node"));
+    assert_eq!(
+        body,
+        r#"{"error":{"code":"overloaded","message":"no slot","param":null,"reason":"node_cap","type":"overloaded_error"}}"#
+    );
+
+    let rows = [("/v1/messages", None), ("/v1/chat/completions", Some(("anthropic-version", "2023-06-01")))];
+    for (path, header) in rows {
+        let (_, _, body) = refused(path, header, 529).await;
+        let golden = r#"{"error":{"message":"no slot","reason":"node_cap","type":"overloaded_error"},"type":"error"}"#;
+        assert_eq!(body, golden, "{path}");
+        let (_, _, body) = refused(path, header, 429).await;
+        let golden =
+            r#"{"error":{"message":"no slot","reason":"fair_share","type":"rate_limit_error"},"type":"error"}"#;
+        assert_eq!(body, golden, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_upstreams_own_refusal_passes_with_its_origin_and_else_untouched() {
+    let (governor, mut talk) = Peer::listening().meet().await;
+    let inner = service_fn(|_: Request<Empty<Bytes>>| async {
+        let response = Response::builder().status(429).header("retry-after", "7").body(Empty::<Bytes>::new()).unwrap();
+        Ok::<_, Infallible>(response)
+    });
+    let service = GovernorLayer::new(governor, "chat").layer(inner);
+    let (response, ()) = tokio::join!(service.oneshot(post("/v1/messages")), async {
+        let request = talk.acquire().await;
+        talk.grant(request, LEASE, "m1").await;
+    });
+    let response = response.unwrap();
+    assert_eq!(response.status(), 429);
+    let headers: Vec<_> = response.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    assert_eq!(headers, [("retry-after", &b"7"[..]), ("x-governor-origin", b"upstream")]);
+}
