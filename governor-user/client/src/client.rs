@@ -18,21 +18,22 @@ use crate::config::Config;
 use crate::error::Refused;
 use crate::lease::Lease;
 use crate::session;
+use crate::signals::{Shown, Signals};
 
 /// A handle on the daemon's admission. Clones share one connection; the last clone and the last lease to go close it.
 #[derive(Clone)]
 pub struct Governor {
     queue: Queue,
     keyed: Hmac<Sha256>,
-    view: View,
+    view: Arc<View>,
 }
 
 /// What the connection's task publishes.
-#[derive(Clone)]
 pub(crate) struct View {
     pub(crate) overload: watch::Receiver<Overload>,
     pub(crate) connected: watch::Receiver<bool>,
     pub(crate) tiers: broadcast::WeakSender<KeyHash>,
+    pub(crate) page: watch::Receiver<Option<Arc<Shown>>>,
 }
 
 impl Governor {
@@ -47,7 +48,7 @@ impl Governor {
         let keyed = Hmac::new_from_slice(config.secret.bytes()).expect("hmac takes a key of any length");
         let (sender, commands) = mpsc::unbounded_channel();
         let queue = Queue { sender, counters: Arc::default() };
-        let view = session::start(config, commands, &queue);
+        let view = Arc::new(session::start(config, commands, &queue));
         Self { queue, keyed, view }
     }
 
@@ -111,6 +112,13 @@ impl Governor {
     #[must_use]
     pub fn overload(&self) -> watch::Receiver<Overload> {
         self.view.overload.clone()
+    }
+
+    /// The daemon's signal page: level, causes, how full node and pools are, without a frame and without waiting. Keep
+    /// what is returned: looking at it costs nanoseconds.
+    #[must_use]
+    pub fn signals(&self) -> Signals {
+        Signals::new(self.view.page.clone(), self.view.overload.clone())
     }
 
     /// Whether a session with the daemon is open, each change of it.

@@ -46,6 +46,7 @@ mod fallback;
 pub mod http;
 mod lease;
 mod session;
+mod signals;
 pub mod tower;
 
 pub use ask::AcquireRequest;
@@ -53,7 +54,9 @@ pub use client::{Governor, Stats, TierAsks};
 pub use config::{Config, Fallback, NodeSecret};
 pub use error::Refused;
 pub use lease::{Lease, LeaseHandle, NotResumed, Suspended};
+pub use signals::Signals;
 
+pub use governor_common::signal::{PoolSignal, Signals as PageContent};
 pub use governor_common::wire::KeyHash;
 pub use governor_common::wire::reply::{Level, Origin, Overload, RevokeReason, cause};
 pub use governor_common::wire::request::{ClientSocket, Kind, MemberNews, Priority};

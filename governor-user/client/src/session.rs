@@ -5,6 +5,7 @@
 use std::future;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use tracing::{debug, warn};
 use crate::client::{Command, Queue, View, WeakQueue};
 use crate::config::Config;
 use crate::exchange::{Broken, Exchange, Said};
+use crate::signals::{self, Shown};
 
 /// Commands taken up before the socket gets its turn; enough to fill a few writes.
 const COMMANDS_PER_TURN: usize = 256;
@@ -56,6 +58,7 @@ pub(crate) fn start(config: Config, commands: mpsc::UnboundedReceiver<Command>, 
     let tiers = broadcast::Sender::new(TIERS_ASKED);
     let asked = tiers.downgrade();
     let said = Said { overload: overload_sender, connected: connected_sender, tiers };
+    let (page_sender, page) = watch::channel(None);
     let exchange = Exchange::new(&config, queue.downgrade(), said, now);
     let session = Session {
         socket: config.socket,
@@ -63,12 +66,13 @@ pub(crate) fn start(config: Config, commands: mpsc::UnboundedReceiver<Command>, 
         commands,
         queue: queue.downgrade(),
         stream: None,
+        page: page_sender,
         inbound: BytesMut::new(),
         pause: SHORTEST_PAUSE,
         attempt_at: now,
     };
     tokio::spawn(session.run());
-    View { overload, connected, tiers: asked }
+    View { overload, connected, tiers: asked, page }
 }
 
 struct Session {
@@ -77,6 +81,7 @@ struct Session {
     commands: mpsc::UnboundedReceiver<Command>,
     queue: WeakQueue,
     stream: Option<UnixStream>,
+    page: watch::Sender<Option<Arc<Shown>>>,
     inbound: BytesMut,
     pause: Duration,
     attempt_at: Instant,
@@ -135,6 +140,8 @@ impl Session {
             Ok(stream) => {
                 self.stream = Some(stream);
                 self.inbound.clear();
+                // It belongs to the daemon that was; whoever looks meanwhile is told what frames say.
+                self.page.send_replace(None);
                 self.exchange.handle_connected(now);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.attempt_at = now + jittered(BUSY_PAUSE),
@@ -183,7 +190,13 @@ impl Session {
         for _ in 0..READS_PER_TURN {
             let Some(stream) = &self.stream else { return };
             self.inbound.reserve(READ_CHUNK);
-            let read = match stream.try_read_buf(&mut self.inbound) {
+            // The page comes with the greeting.
+            let read = if self.exchange.is_greeting() {
+                signals::receive(stream, &mut self.inbound, &self.page)
+            } else {
+                stream.try_read_buf(&mut self.inbound)
+            };
+            let read = match read {
                 Ok(0) => Err(io::Error::from(ErrorKind::UnexpectedEof)),
                 Ok(_) => Ok(()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,

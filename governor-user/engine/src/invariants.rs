@@ -58,6 +58,9 @@ impl Engine {
             let leases = running().filter(|lease| lease.member == Some(id)).count();
             assert_eq!(member.in_flight as usize, leases, "leases on {}", member.policy.name);
         }
+        let figures = self.pool_figures(pool.id).expect("a pool of ours has figures");
+        let counts = (figures.in_flight as usize, figures.parked as usize);
+        assert_eq!(counts, (running().count(), self.asks_in(pool).count()), "in flight and parked in {:?}", pool.id);
         for id in &pool.traffic.order {
             let leases = running().filter(|lease| lease.traffic == Some(*id)).count();
             assert_eq!(pool.traffic.in_flight(Some(*id)) as usize, leases, "leases of {id:?}");

@@ -63,6 +63,19 @@ pub struct PoolView {
     pub traffic: Vec<TrafficView>,
 }
 
+/// One pool in figures that are kept anyway: what a look at it every few milliseconds may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolFigures {
+    /// C over all members that count now.
+    pub capacity: u32,
+    /// Leases in flight, on all members, cooling ones too.
+    pub in_flight: u32,
+    /// Parked requests.
+    pub parked: u32,
+    /// Congested now, over all members.
+    pub congested: bool,
+}
+
 /// One org on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrgView {

@@ -9,7 +9,9 @@ use crate::party::{Holder, Name};
 use crate::policy::FairShare;
 use crate::pool::Pool;
 use crate::set::SetId;
-use crate::snapshot::{KeyView, LeaseView, MemberView, OrgView, PoolOrgView, PoolView, Snapshot, Totals, TrafficView};
+use crate::snapshot::{
+    KeyView, LeaseView, MemberView, OrgView, PoolFigures, PoolOrgView, PoolView, Snapshot, Totals, TrafficView,
+};
 use crate::time::Instant;
 
 /// What is in flight and parked in one pool.
@@ -54,6 +56,21 @@ impl Engine {
             pools: self.order.iter().map(view).collect(),
             totals: self.totals(),
         }
+    }
+
+    /// The figures of a pool, the same as in its view; `None` if there is no such pool.
+    #[must_use]
+    pub fn pool_figures(&self, pool: PoolId) -> Option<PoolFigures> {
+        let pool = self.pools.get(pool.index())?;
+        let everybody = pool.sets.get(SetId::EVERYBODY);
+        // Those on members that take no requests count in no set.
+        let apart = pool.members.iter().filter(|member| !member.open).map(|member| member.in_flight);
+        Some(PoolFigures {
+            capacity: everybody.capacity,
+            in_flight: apart.fold(everybody.total, u32::saturating_add),
+            parked: pool.parked,
+            congested: pool.standing(SetId::EVERYBODY, Holder::default(), &self.parties).congested,
+        })
     }
 
     /// The live leases, by id.

@@ -11,6 +11,7 @@ use super::journal::Journal;
 use super::key_overrides::KeyOverrides;
 use super::labels::Labels;
 use super::messages::Message;
+use super::page::SignalPage;
 use super::translate;
 use crate::config::{CgroupCeiling, OverloadConfig};
 use crate::kernel::clients::ClientWatch;
@@ -64,6 +65,8 @@ pub struct Parts {
     pub policy: Policy,
     /// Counts what only the driver sees.
     pub recorder: Recorder,
+    /// Where proxies look; `None` if this system cannot have one.
+    pub page: Option<SignalPage>,
 }
 
 #[derive(Debug)]
@@ -221,6 +224,7 @@ impl Driver {
                 "overload level changed"
             );
             self.broadcast(&Reply::Overload(overload));
+            self.parts.page.iter_mut().for_each(SignalPage::hurry);
         }
         if self.shedding.update(self.pressure.shedding, false, now) {
             let level = translate::level(self.shedding.level());
@@ -247,6 +251,7 @@ impl Driver {
         self.deliver();
         self.forget_ended_sessions(now);
         self.tell_limits();
+        self.show_page(now);
         self.flush(now);
     }
 
@@ -259,10 +264,18 @@ impl Driver {
             let left = Duration::from_secs(end.saturating_sub(clock::wall_seconds()));
             clock::now().after(left)
         });
-        [self.parts.engine.poll_timeout(), bypass.flatten(), key, self.clients.due(), self.stop_by, self.flush_by]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.parts.engine.poll_timeout(),
+            bypass.flatten(),
+            key,
+            self.clients.due(),
+            self.stop_by,
+            self.flush_by,
+            self.page_due(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn is_over(&self, now: Instant) -> bool {

@@ -22,6 +22,7 @@ pub mod key_overrides;
 pub mod labels;
 pub mod messages;
 mod orders;
+pub mod page;
 mod recording;
 mod requests;
 pub mod ring;
@@ -49,6 +50,7 @@ use governor_engine::id::SessionId;
 use handle::Handle;
 use key_overrides::KeyOverrides;
 use messages::Message;
+use page::SignalPage;
 use settings::Settings;
 use std::cell::Cell;
 use std::fs::File;
@@ -109,6 +111,7 @@ pub async fn run(settings: Settings) -> Result<()> {
         ceilings: config.cgroups.clone(),
         policy: config.policy.clone(),
         recorder: recorder.clone(),
+        page: signal_page(epoch),
     };
     let (inbox, messages) = mpsc::channel(INBOX);
     let driver = Driver::new(parts, inbox.downgrade(), started);
@@ -159,6 +162,12 @@ fn next_epoch(state_dir: &Path) -> Result<u16> {
     crate::config::overrides::replace(&path, format!("{next}\n").as_bytes())
         .context("the state folder must be writable")?;
     Ok(next)
+}
+
+fn signal_page(epoch: u16) -> Option<SignalPage> {
+    SignalPage::create(epoch)
+        .inspect_err(|error| tracing::warn!("degraded: no signal page, proxies are told the level by frames: {error}"))
+        .ok()
 }
 
 async fn start_kernel_plane(config: &KernelConfig) -> Result<Plane> {

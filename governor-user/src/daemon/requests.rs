@@ -112,6 +112,13 @@ impl Driver {
             epoch: u32::from(self.parts.epoch),
             lease_ttl_ms: translate::millis(self.parts.policy.node.lease_ttl),
         };
+        if let (Some(page), Some(outbox)) =
+            (&mut self.parts.page, self.sessions.get(&session).and_then(|state| state.outbox.as_ref()))
+        {
+            outbox.attach(page.descriptor());
+            // Whoever maps it finds it written.
+            page.hurry();
+        }
         self.send(session, id, &Reply::Welcome(welcome));
         self.limits_stale = true;
         if !self.tell_limits() {

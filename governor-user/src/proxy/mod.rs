@@ -1,6 +1,7 @@
 //! The proxy socket: who connects, what bytes come and go. Translates between frames and the driver's messages; decides
 //! nothing.
 
+mod descriptor;
 #[expect(unsafe_code, reason = "registering a descriptor with the event loop; see its safety comment")]
 mod fd;
 pub mod listener;

@@ -4,6 +4,7 @@
 use bytes::{Bytes, BytesMut};
 use governor_common::wire::codec;
 use governor_common::wire::reply::{ErrorCode, Reply};
+use rustix::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -29,7 +30,17 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     bytes: BytesMut,
+    descriptor: Option<Arc<OwnedFd>>,
     end: Option<End>,
+}
+
+/// What is to be written next.
+#[derive(Debug)]
+pub struct Batch {
+    /// At least one byte.
+    pub bytes: Bytes,
+    /// Travels with the first of them.
+    pub descriptor: Option<Arc<OwnedFd>>,
 }
 
 /// Why nothing more will come.
@@ -68,6 +79,11 @@ impl Outbox {
         self.0.ready.notify_one();
     }
 
+    /// Sends a descriptor with the next bytes, which are those of the next frame or come before it.
+    pub fn attach(&self, descriptor: Arc<OwnedFd>) {
+        self.0.state().descriptor = Some(descriptor);
+    }
+
     /// Ends the session after what is queued.
     pub fn close(&self) {
         self.0.state().end.get_or_insert(End::Closed);
@@ -80,7 +96,7 @@ impl Drain {
     ///
     /// # Errors
     /// Nothing more will come, and why.
-    pub async fn next(&self) -> Result<Bytes, End> {
+    pub async fn next(&self) -> Result<Batch, End> {
         loop {
             {
                 let mut state = self.0.state();
@@ -88,7 +104,8 @@ impl Drain {
                     return Err(End::SlowReader);
                 }
                 if !state.bytes.is_empty() {
-                    return Ok(state.bytes.split().freeze());
+                    let (bytes, descriptor) = (state.bytes.split().freeze(), state.descriptor.take());
+                    return Ok(Batch { bytes, descriptor });
                 }
                 if let Some(end) = state.end {
                     return Err(end);
@@ -125,8 +142,8 @@ mod tests {
         outbox.push(&Reply::Pong, 8);
         let mut alone = BytesMut::new();
         codec::encode_reply(&Reply::Pong, 7, &mut alone).unwrap();
-        assert_eq!(drain.next().await.unwrap(), alone);
-        assert_eq!(drain.next().await, Err(End::Closed));
+        assert_eq!(drain.next().await.unwrap().bytes, alone);
+        assert_eq!(drain.next().await.unwrap_err(), End::Closed);
     }
 
     #[tokio::test]
@@ -135,6 +152,6 @@ mod tests {
         for request in 0..u32::try_from(BOUND).unwrap() {
             outbox.push(&Reply::Pong, request);
         }
-        assert_eq!(drain.next().await, Err(End::SlowReader));
+        assert_eq!(drain.next().await.unwrap_err(), End::SlowReader);
     }
 }

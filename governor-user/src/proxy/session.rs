@@ -1,7 +1,8 @@
 //! One proxy's connection: bytes to requests for the driver, replies to bytes. Bad content is answered and the session
 //! lives on; a stream that cannot be cut into frames ends it. Knows no engine.
 
-use super::outbox::{Drain, End, Outbox};
+use super::descriptor;
+use super::outbox::{Batch, Drain, End, Outbox};
 use super::peer::{ExitWatch, Peer};
 use crate::daemon::messages::Message;
 use bytes::BytesMut;
@@ -108,8 +109,8 @@ fn cut(buffer: &mut BytesMut, outbox: &Outbox) -> (Vec<(u32, Request)>, Option<F
 async fn write(mut writer: OwnedWriteHalf, drain: &Drain) -> Ended {
     loop {
         match drain.next().await {
-            Ok(bytes) => tokio::select! {
-                written = writer.write_all(&bytes) => {
+            Ok(batch) => tokio::select! {
+                written = write_batch(&mut writer, &batch) => {
                     if let Err(error) = written {
                         return error.into();
                     }
@@ -123,6 +124,14 @@ async fn write(mut writer: OwnedWriteHalf, drain: &Drain) -> Ended {
             }
         }
     }
+}
+
+async fn write_batch(writer: &mut OwnedWriteHalf, batch: &Batch) -> std::io::Result<()> {
+    let written = match &batch.descriptor {
+        Some(descriptor) => descriptor::send(writer.as_ref(), &batch.bytes, descriptor).await?,
+        None => 0,
+    };
+    writer.write_all(batch.bytes.get(written..).unwrap_or_default()).await
 }
 
 #[cfg(test)]
@@ -146,7 +155,7 @@ mod tests {
             all.extend(requests);
         }
         assert_eq!(all, [(1, Request::Ping), (2, Request::Cancel { request: 1 })]);
-        let mut answer = BytesMut::from(&drain.next().await.unwrap()[..]);
+        let mut answer = BytesMut::from(&drain.next().await.unwrap().bytes[..]);
         let frame = frame::decode_frame(&mut answer).unwrap().unwrap();
         assert_eq!(frame.request, 9);
         let reply = codec::parse_reply(&frame).unwrap();

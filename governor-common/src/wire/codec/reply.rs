@@ -172,7 +172,7 @@ fn revoke(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
 }
 
 fn overload(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
-    let level = level(body.u8()?)?;
+    let level = level_of(body.u8()?).ok_or("a level is unknown")?;
     body.u8()?;
     let (pressure, causes, retry_after_ms) = (body.u16()?, body.u32()?, body.u32()?);
     bare(body, Reply::Overload(Overload { level, pressure, causes, retry_after_ms }))
@@ -320,7 +320,8 @@ fn revoke_reason(code: u8) -> Result<RevokeReason, Malformed> {
     }
 }
 
-fn level_code(level: Level) -> u8 {
+/// The level as the wire and the signal page have it.
+pub(crate) fn level_code(level: Level) -> u8 {
     match level {
         Level::Normal => 0,
         Level::Elevated => 1,
@@ -329,13 +330,14 @@ fn level_code(level: Level) -> u8 {
     }
 }
 
-fn level(code: u8) -> Result<Level, Malformed> {
+/// The level of a code; `None` if none has it.
+pub(crate) fn level_of(code: u8) -> Option<Level> {
     match code {
-        0 => Ok(Level::Normal),
-        1 => Ok(Level::Elevated),
-        2 => Ok(Level::High),
-        3 => Ok(Level::Overloaded),
-        _ => Err("a level is unknown"),
+        0 => Some(Level::Normal),
+        1 => Some(Level::Elevated),
+        2 => Some(Level::High),
+        3 => Some(Level::Overloaded),
+        _ => None,
     }
 }
 

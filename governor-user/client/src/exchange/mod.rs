@@ -397,6 +397,11 @@ impl Exchange {
         }
     }
 
+    /// `Welcome` has yet to come.
+    pub(crate) fn is_greeting(&self) -> bool {
+        self.link == Link::Greeting
+    }
+
     /// Frames other than `Hello` may be written.
     fn is_open(&self) -> bool {
         matches!(self.link, Link::Up | Link::Draining)
