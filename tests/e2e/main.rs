@@ -20,4 +20,5 @@ mod sessions;
 mod settings;
 mod site;
 mod start;
+mod versions;
 mod world;

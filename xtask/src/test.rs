@@ -30,7 +30,7 @@ const NOT_EMULATED: [&str; 4] = ["campaign::", "restart::", "scale::", "surround
 /// Flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Longer campaigns too: simulations in release mode, 100,000 connections of every ending, licences and sources of all dependencies
+    /// Longer campaigns too: simulations in release mode, a minute of hostile bytes for every parser, 100,000 connections of every ending, licences and sources of all dependencies
     #[arg(long)]
     full: bool,
     /// Only these [default: all]
@@ -125,6 +125,8 @@ fn test(suite: Suite, report: &mut Report) {
                 "max_min",
                 "--test",
                 "allocations",
+                "--test",
+                "fuzz",
                 "--",
                 "--skip",
                 "tidy::",
@@ -184,6 +186,10 @@ fn full(report: &mut Report) {
         let mut command = cargo(&["test", "--workspace", "--test", "kernel", "campaign", "--"]);
         command.args(["--test-threads=1", "--show-output"]);
         tally::tests(command.env("GOVERNOR_FULL", "1").envs(kernel_required()))
+    });
+    report.step("long fuzz", || {
+        let mut command = cargo(&["test", "--workspace", "--test", "fuzz", "--", "--show-output"]);
+        tally::tests(command.env("GOVERNOR_FULL", "1"))
     });
     report.step("all vm", || emulated(&EMULATED_IN_FULL, &[]));
     report.step("native histograms", || {

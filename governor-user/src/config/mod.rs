@@ -85,10 +85,22 @@ impl Base {
                 .map_err(|source| ConfigError::Unreadable { path: file_name.clone(), source })?,
             None => String::new(),
         };
-        let mut file = file::parse(&file_name, &text).map_err(ConfigError::Invalid)?;
+        Self::of_text(&file_name, &text, environment)
+    }
+
+    /// As [`Self::read`], with the text of a file.
+    ///
+    /// # Errors
+    /// It is not what the schema allows.
+    pub fn of_text(
+        file_name: &str,
+        text: &str,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let mut file = file::parse(file_name, text).map_err(ConfigError::Invalid)?;
         file.names.extend(schema::built_in_names());
         let environment = environment.filter(|(name, _)| name.starts_with("GOVERNOR_")).collect();
-        Ok(Self { file_name, file, environment })
+        Ok(Self { file_name: file_name.to_owned(), file, environment })
     }
 
     /// Merges with these overrides and resolves.

@@ -17,7 +17,15 @@ pub struct ListenerEvent {
 }
 
 impl ListenerEvent {
-    /// Reads an event's bytes.
+    /// Reads an event as it lies in the ring buffer; `None` if it is none. `enqueues` and `accepts`: these are seen as they
+    /// happen.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8], enqueues: bool, accepts: bool) -> Option<Self> {
+        let raw = bytemuck::try_pod_read_unaligned(bytes.get(..size_of::<Event>())?).ok()?;
+        Self::parse(&raw, Sees { enqueues, accepts })
+    }
+
+    /// Reads an event's fields.
     pub(super) fn parse(raw: &Event, sees: Sees) -> Option<Self> {
         let kind = EventKind::from_raw(raw.kind)?;
         Some(Self {
