@@ -3,7 +3,7 @@
 
 use crate::atomic::Cell;
 use core::mem::offset_of;
-use governor_common::abi::{BUCKETS, CgroupState, GlobalStats, ListenPort, ListenerState, Marker, Sojourn};
+use governor_common::abi::{BUCKETS, CgroupState, GlobalStats, ListenPort, ListenerState, Marker, QuickMark, Sojourn};
 
 /// A value of the listener map.
 #[repr(C)]
@@ -98,6 +98,16 @@ pub(crate) struct MarkerCell {
     pub(crate) stage: Cell<u32>,
 }
 
+/// A place in the table of quick marks.
+#[repr(C)]
+pub(crate) struct QuickCell {
+    pub(crate) cookie: Cell<u64>,
+    pub(crate) cgroup: Cell<u64>,
+    pub(crate) enqueued_ns: Cell<u64>,
+    pub(crate) direction: Cell<u32>,
+    _pad: u32,
+}
+
 /// A value of the sojourn map.
 #[repr(C)]
 pub(crate) struct SojournCell {
@@ -119,4 +129,5 @@ same_layout!(ListenerCell, ListenerState:
 same_layout!(CgroupCell, CgroupState: inbound_opened, inbound_closed, outbound_opened, outbound_closed);
 same_layout!(StatsCell, GlobalStats: lost_events, untracked_listeners, untracked_connections, seeded, contended, handed_on);
 same_layout!(MarkerCell, Marker: cgroup, enqueued_ns, listener, counted, direction, stage);
+same_layout!(QuickCell, QuickMark: cookie, cgroup, enqueued_ns, direction);
 same_layout!(SojournCell, Sojourn: buckets, sum_ns, longest);

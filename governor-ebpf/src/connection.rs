@@ -9,9 +9,14 @@
 //! ```
 //!
 //! A subflow of Multipath TCP is not what accept hands over, so it counts as where accepts are not seen.
+//!
+//! What counts from its establishment has a quick mark, see `quick`; the rest, and what finds no place there, has a mark in
+//! socket storage. No connection has both, but for one that was established before the loader had found out that accepts
+//! are seen.
 
 use crate::cells::MarkerCell;
 use crate::error::Error;
+use crate::quick::{self, Claim};
 use crate::sock::Sock;
 use crate::{maps, offsets};
 use aya_ebpf::helpers::bpf_get_current_cgroup_id;
@@ -38,6 +43,9 @@ pub(crate) fn expect(sk: Sock, direction: Direction) -> Result<(), Error> {
 /// entered an accept queue, 0 if it did not or that was not seen.
 #[inline(always)]
 pub(crate) fn open(sk: Sock, direction: Direction, entered_ns: u64) -> Result<(), Error> {
+    if is_quick(sk, direction) && open_quick(sk, direction, entered_ns)? {
+        return Ok(());
+    }
     let marker = mark(sk, direction, entered_ns)?;
     if is_inbound(marker) && maps::counts_at_accept() && is_queued(marker) && !sk.is_subflow() {
         return Ok(());
@@ -48,6 +56,9 @@ pub(crate) fn open(sk: Sock, direction: Direction, entered_ns: u64) -> Result<()
 /// Counts a connection that was open and uncounted when a scan came by, as one that is past its accept queue.
 #[inline(always)]
 pub(crate) fn seed(sk: Sock, direction: Direction) -> Result<(), Error> {
+    if is_quick(sk, direction) && open_quick(sk, direction, 0)? {
+        return Ok(());
+    }
     let marker = mark(sk, direction, 0)?;
     if is_inbound(marker) && maps::counts_at_accept() {
         marker.stage.store(Stage::Accepted.to_raw());
@@ -58,7 +69,7 @@ pub(crate) fn seed(sk: Sock, direction: Direction) -> Result<(), Error> {
 /// Counts a connection that a task takes out of the accept queue, under the task's cgroup, if it is still open.
 #[inline(always)]
 pub(crate) fn accept(sk: Sock, marker: &MarkerCell) -> Result<(), Error> {
-    if !maps::counts_at_accept() || marker.counted.load() != counted::NO {
+    if !maps::counts_at_accept() || marker.counted.load() != counted::NO || quick::find(sk).is_some() {
         return Ok(());
     }
     // SAFETY: takes no argument; the current task is the one that accepts.
@@ -78,17 +89,28 @@ pub(crate) fn accept(sk: Sock, marker: &MarkerCell) -> Result<(), Error> {
 /// accepted, and its wait measured.
 #[inline(always)]
 pub(crate) fn close(sk: Sock) {
+    if let Some((cgroup, direction)) = quick::release(sk) {
+        count_close(sk, cgroup, direction);
+        return;
+    }
     let Some(marker) = maps::marker(sk) else {
         return;
     };
     let was = |value| marker.counted.replace(value, counted::OVER).is_ok();
     // Between the first and the second attempt an accept may count it.
-    if (was(counted::YES) || (!was(counted::NO) && was(counted::YES)))
-        && let Some(cgroup) = maps::cgroup(sk, marker.cgroup.load())
-    {
-        let counter = if is_inbound(marker) { &cgroup.inbound_closed } else { &cgroup.outbound_closed };
-        counter.add(1);
+    if was(counted::YES) || (!was(counted::NO) && was(counted::YES)) {
+        count_close(sk, marker.cgroup.load(), marker.direction.load());
     }
+}
+
+/// The cgroup and the direction under which a connection is counted now.
+#[inline(always)]
+pub(crate) fn counted_as(sk: Sock) -> Option<(u64, u32)> {
+    if let Some(mark) = quick::find(sk) {
+        return Some((mark.cgroup.load(), mark.direction.load()));
+    }
+    let marker = maps::marker(sk).filter(|marker| marker.counted.load() == counted::YES)?;
+    Some((marker.cgroup.load(), marker.direction.load()))
 }
 
 /// The mark of a connection, made unless it is there. A socket whose connection is over and that connects again gets a
@@ -113,6 +135,41 @@ pub(crate) fn mark(sk: Sock, direction: Direction, entered_ns: u64) -> Result<&'
 #[inline(always)]
 pub(crate) fn is_queued(marker: &MarkerCell) -> bool {
     marker.stage.load() == Stage::Queued.to_raw()
+}
+
+/// Whether a connection is one for a quick mark. One that has a mark in storage keeps it, or the programs' twins could
+/// count it there and here.
+#[inline(always)]
+fn is_quick(sk: Sock, direction: Direction) -> bool {
+    (direction == Direction::Outbound || !maps::counts_at_accept()) && maps::marker(sk).is_none()
+}
+
+/// Counts a connection by a quick mark, unless it has one; false when there is no place for it.
+#[inline(always)]
+fn open_quick(sk: Sock, direction: Direction, entered_ns: u64) -> Result<bool, Error> {
+    let cgroup = sk.cgroup();
+    let counters = if offsets::has_cgroups() { Some(maps::cgroup_or_insert(sk, cgroup)?) } else { None };
+    match (quick::claim(sk, cgroup, direction.to_raw(), entered_ns), counters) {
+        (Claim::Made, Some(counters)) => {
+            let counter = match direction {
+                Direction::Inbound => &counters.inbound_opened,
+                Direction::Outbound => &counters.outbound_opened,
+            };
+            counter.add(1);
+            Ok(true)
+        }
+        (Claim::Made | Claim::There, _) => Ok(true),
+        (Claim::Taken, _) => Ok(false),
+    }
+}
+
+#[inline(always)]
+fn count_close(sk: Sock, cgroup: u64, direction: u32) {
+    if let Some(counters) = maps::cgroup(sk, cgroup) {
+        let inbound = direction == Direction::Inbound.to_raw();
+        let counter = if inbound { &counters.inbound_closed } else { &counters.outbound_closed };
+        counter.add(1);
+    }
 }
 
 #[inline(always)]

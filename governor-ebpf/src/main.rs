@@ -25,6 +25,7 @@ mod offsets;
 mod overflow;
 mod queue;
 mod queue_scan;
+mod quick;
 mod refusal;
 mod scan;
 mod sk_data_ready;

@@ -1,7 +1,7 @@
 //! The maps, and typed access to their values as [`crate::cells`].
 
 use crate::atomic::Cell;
-use crate::cells::{CgroupCell, ListenerCell, MarkerCell, SojournCell, StatsCell};
+use crate::cells::{CgroupCell, ListenerCell, MarkerCell, QuickCell, SojournCell, StatsCell};
 use crate::error::Error;
 use crate::sock::Sock;
 use aya_ebpf::bindings::{BPF_ANY, BPF_F_NO_PREALLOC, BPF_NOEXIST, BPF_SK_STORAGE_GET_F_CREATE};
@@ -11,7 +11,7 @@ use aya_ebpf::macros::btf_map;
 use core::ptr;
 use governor_common::abi::{
     CgroupKey, CgroupState, Control, Event, GlobalStats, ListenPort, ListenerState, MAX_CGROUPS, MAX_LISTEN_PORTS,
-    MAX_LISTENERS, Marker, Sojourn,
+    MAX_LISTENERS, Marker, QUICK_MARKS as PLACES, QuickMark, Sojourn,
 };
 
 /// Holds some 1,600 events: what a program with many listeners causes at its end, between two ticks of a slow machine.
@@ -54,6 +54,14 @@ static DISCARD_WORDS: PerCpuArray<u64, 1> = PerCpuArray::new();
 
 #[btf_map]
 pub(crate) static EVENTS: RingBuf<Event, EVENT_BYTES> = RingBuf::new();
+
+/// By the cookie of the socket: see `quick`.
+#[btf_map]
+static QUICK_MARKS: Array<QuickMark, { PLACES as usize }> = Array::new();
+
+/// One less than the length of that table, as a mask; overwritten by the loader.
+#[unsafe(no_mangle)]
+static LAST_PLACE: u32 = 0;
 
 /// aya's own type serves socket-address programs only, so the definition is written out here.
 #[btf_map]
@@ -266,6 +274,16 @@ pub(crate) fn marker_or_insert(sk: Sock, mut marker: Marker) -> Result<&'static 
     // SAFETY: as in `marker`; the helper copies the value.
     let made = unsafe { bpf_sk_storage_get(markers(), sk.as_ptr(), value, create).cast::<MarkerCell>().as_ref() };
     made.ok_or(Error::ConnectionUntracked)
+}
+
+/// The place in the table of quick marks that a cookie leads to.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "only the low bits are kept")]
+pub(crate) fn quick_mark(cookie: u64) -> Option<&'static QuickCell> {
+    // SAFETY: the pointer comes from a reference to a static. Volatile for the reason that `offsets` gives.
+    let last_place = unsafe { (&raw const LAST_PLACE).read_volatile() };
+    // SAFETY: as in `listener`.
+    QUICK_MARKS.get_ptr(cookie as u32 & last_place).map(|value| unsafe { &*value.cast() })
 }
 
 /// Adds one to a statistic.

@@ -2,9 +2,9 @@
 //! its own. A connection taken out meanwhile stays readable until the program ends and at worst tells the age of another
 //! one, once.
 
-use crate::maps;
 use crate::offsets::offset;
 use crate::sock::Sock;
+use crate::{maps, quick};
 use aya_ebpf::helpers::bpf_skc_to_tcp_sock;
 use governor_common::abi::QUEUE_WALK;
 use governor_ebpf::transition::{abandoned, state};
@@ -26,7 +26,14 @@ pub(crate) fn head_ns(listener: Sock) -> u64 {
     let Some(listener) = as_tcp(listener) else { return 0 };
     let Some(request) = listener.pointer(offset!(queue_head)) else { return 0 };
     let Some(child) = request.pointer(offset!(request_child)) else { return 0 };
-    maps::marker(child).map_or(0, |marker| marker.enqueued_ns.load())
+    stamp(child)
+}
+
+/// When a connection entered the queue, by either kind of mark; 0 when that was not seen.
+#[inline(always)]
+fn stamp(child: Sock) -> u64 {
+    // No connection has a stamp in both.
+    quick::stamp(child) | maps::marker(child).map_or(0, |marker| marker.enqueued_ns.load())
 }
 
 /// Whether the connection that came last into a listener's queue was in another one at `moment`: it came then already,
@@ -38,7 +45,7 @@ pub(crate) fn last_was_there_at(listener: Sock, moment: u64) -> bool {
         .and_then(|request| request.pointer(offset!(request_child)));
     // A Fast Open connection enters before it is established and stamped.
     let Some(child) = last.filter(|child| child.state() != state::SYN_RECV) else { return false };
-    maps::marker(child).map_or(0, |marker| marker.enqueued_ns.load()) < moment
+    stamp(child) < moment
 }
 
 /// The socket as the verifier has to know it to let its queue be read.
@@ -64,8 +71,7 @@ pub(crate) fn walk(listener: Sock) -> Walk {
         let child = request.pointer_or_null(offset!(request_child));
         found.walked += 1;
         found.abandoned += abandoned(child.state());
-        let stamp = maps::marker(child).map_or(0, |marker| marker.enqueued_ns.load());
-        found.oldest_ns = found.oldest_ns.min(stamp);
+        found.oldest_ns = found.oldest_ns.min(stamp(child));
         next = request.pointer(offset!(request_next));
     }
     found

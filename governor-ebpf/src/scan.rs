@@ -4,7 +4,7 @@
 //! gets one, and every socket leaves a record, from which the daemon learns what is really open. The kernel runs a
 //! socket a second time when its record did not fit, so everything here can be done twice.
 
-use crate::connection::{self, counted};
+use crate::connection;
 use crate::error::{self, Error};
 use crate::sock::Sock;
 use crate::{listener, maps, offsets};
@@ -93,8 +93,8 @@ fn visit_listener(sk: Sock) -> ScanRecord {
 /// Nothing for a connection that counts from its accept and waits for it.
 #[inline(always)]
 fn visit_connection(sk: Sock) -> Option<ScanRecord> {
-    let counted = |sk| maps::marker(sk).is_some_and(|marker| marker.counted.load() == counted::YES);
-    if offsets::has_cgroups() && !counted(sk) {
+    let mut counted = connection::counted_as(sk);
+    if offsets::has_cgroups() && counted.is_none() {
         let waits = sk.is_held_by_nobody() && can_wait(sk.state()) && !sk.is_subflow();
         let inbound = maps::is_listen_port(listen_port(sk));
         let direction = if inbound { Direction::Inbound } else { Direction::Outbound };
@@ -107,22 +107,17 @@ fn visit_connection(sk: Sock) -> Option<ScanRecord> {
             maps::count(|stats| &stats.seeded);
         }
         error::count(seeded);
+        counted = connection::counted_as(sk);
     }
-    let mut record = ScanRecord {
-        cookie: sk.cookie(),
-        cgroup: 0,
+    let (cgroup, direction) = counted.unwrap_or((0, 0));
+    Some(ScanRecord {
+        cookie: sk.known_cookie(),
+        cgroup,
         state: sk.state().unsigned_abs(),
-        direction: 0,
+        direction,
         depth: 0,
         backlog: 0,
-    };
-    if let Some(marker) = maps::marker(sk)
-        && marker.counted.load() == counted::YES
-    {
-        record.cgroup = marker.cgroup.load();
-        record.direction = marker.direction.load();
-    }
-    Some(record)
+    })
 }
 
 #[inline(always)]

@@ -196,6 +196,12 @@ impl Sock {
         node.read(offset!(node_id))
     }
 
+    /// The socket's cookie if anybody has asked for it before, else 0.
+    #[inline(always)]
+    pub(crate) fn known_cookie(self) -> u64 {
+        self.read(offset!(sock_cookie))
+    }
+
     /// The socket's cookie: its identity, never used twice.
     #[inline(always)]
     pub(crate) fn cookie(self) -> u64 {

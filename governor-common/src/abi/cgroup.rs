@@ -1,4 +1,4 @@
-//! Open connections per cgroup, and the mark on each socket that is counted.
+//! Open connections per cgroup, and the marks of the sockets that are counted.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -108,8 +108,9 @@ impl Stage {
 /// Socket storage of a connection. The cgroup under which it was counted is the one under which its close is counted,
 /// whatever became of the process since.
 ///
+/// Only connections without a [`QuickMark`] have one: those that count from their accept, and those that found no place.
 /// With what the kernel adds (72 bytes, rounded up to 128, and 176 for the first storage of a socket, rounded up to 192)
-/// a tracked connection takes 320 bytes of kernel memory, freed with the socket.
+/// such a connection takes 320 bytes of kernel memory, freed with the socket.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Marker {
@@ -127,6 +128,28 @@ pub struct Marker {
     pub stage: u32,
 }
 
+/// Places of the table of quick marks, unless the loader says otherwise; a power of two.
+pub const QUICK_MARKS: u32 = 65_536;
+
+/// A place in the table of quick marks: the mark of a connection of which only its own socket's events need to know. Its
+/// socket's cookie, modulo the table's length, is the place; a connection whose place is taken gets a [`Marker`]. What has
+/// a quick mark is counted.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct QuickMark {
+    /// Cookie of the socket; 0 for a free place.
+    pub cookie: u64,
+    /// cgroup-v2 id that it is counted under.
+    pub cgroup: u64,
+    /// `CLOCK_MONOTONIC` nanoseconds when it entered the accept queue; 0 when it did not or that was not seen.
+    pub enqueued_ns: u64,
+    /// A [`Direction`].
+    pub direction: u32,
+    /// Always 0.
+    pub _pad: u32,
+}
+
 super::plain!(CgroupKey, 16);
+super::plain!(QuickMark, 32);
 super::plain!(CgroupState, 32);
 super::plain!(Marker, 40);

@@ -12,7 +12,7 @@ mod scan;
 mod sojourn;
 mod stats;
 
-pub use cgroup::{CgroupKey, CgroupState, Direction, MAX_CGROUPS, Marker, Stage};
+pub use cgroup::{CgroupKey, CgroupState, Direction, MAX_CGROUPS, Marker, QUICK_MARKS, QuickMark, Stage};
 pub use control::Control;
 pub use event::{Event, EventKind};
 pub use listener::{AF_INET, AF_INET6, ListenerState, MAX_LISTENERS};

@@ -122,6 +122,8 @@ pub(super) fn load(options: &Options, made: impl FnOnce(&Ebpf)) -> Result<Loaded
         .btf(Some(&btf))
         .override_global("OFFSETS", &offsets, true)
         .override_global("AYA_LOG_LEVEL", if log { &LOG_DEBUG } else { &LOG_OFF }, true)
+        .override_global("LAST_PLACE", &(options.quick_marks() - 1), true)
+        .map_max_entries("QUICK_MARKS", options.quick_marks())
         .map_max_entries("LISTENERS", options.max_listeners())
         .map_max_entries("SOJOURN", options.max_listeners())
         .load(OBJECT)

@@ -6,11 +6,11 @@ use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, RingBuf, SkStorage};
 use governor_common::abi::{
     CgroupKey, CgroupState, Control, Event, GlobalStats, ListenPort, ListenerState, MAX_CGROUPS, MAX_LISTEN_PORTS,
-    MAX_LISTENERS, Marker, Sojourn,
+    MAX_LISTENERS, Marker, QuickMark, Sojourn,
 };
 use std::collections::BTreeMap;
 use std::fmt;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use thiserror::Error;
 
@@ -49,6 +49,7 @@ pub(super) struct Maps {
     listen_ports: HashMap<MapData, ListenPort, u32>,
     stats: Array<MapData, GlobalStats>,
     markers: SkStorage<MapData, Marker>,
+    quick_marks: Array<MapData, QuickMark>,
     sojourn: HashMap<MapData, u64, Sojourn>,
     control: Array<MapData, Control>,
     events: RingBuf<MapData>,
@@ -70,6 +71,7 @@ impl Maps {
             listen_ports: typed(source, "LISTEN_PORTS")?,
             stats: typed(source, "STATS")?,
             markers: typed(source, "MARKERS")?,
+            quick_marks: typed(source, "QUICK_MARKS")?,
             sojourn: typed(source, "SOJOURN")?,
             control: typed(source, "CONTROL")?,
             events: typed(source, "EVENTS")?,
@@ -135,9 +137,24 @@ impl Maps {
         self.stats.get(&0, 0).map_err(|source| Error::Kernel { name: "STATS", source })
     }
 
-    /// The mark on an open socket of this process.
-    pub(super) fn marker(&self, socket: &impl AsRawFd) -> Result<Option<Marker>, Error> {
-        found(self.markers.get(socket, 0), "MARKERS")
+    /// The mark of an open socket of this process, of either kind.
+    pub(super) fn marker(&self, socket: &(impl AsRawFd + AsFd)) -> Result<Option<Marker>, Error> {
+        // Without a cookie it has no quick mark.
+        let cookie = rustix::net::sockopt::socket_cookie(socket).unwrap_or(0);
+        match self.quick_mark(cookie)? {
+            Some(QuickMark { cgroup, enqueued_ns, direction, .. }) => {
+                Ok(Some(Marker { cgroup, enqueued_ns, direction, counted: 1, ..Marker::default() }))
+            }
+            None => found(self.markers.get(socket, 0), "MARKERS"),
+        }
+    }
+
+    /// The quick mark of the socket with this cookie.
+    pub(super) fn quick_mark(&self, cookie: u64) -> Result<Option<QuickMark>, Error> {
+        let place = cookie & u64::from(self.quick_marks.len().saturating_sub(1));
+        let place = u32::try_from(place).expect("as the table's length");
+        let mark = found(self.quick_marks.get(&place, 0), "QUICK_MARKS")?;
+        Ok(mark.filter(|mark| mark.cookie == cookie && cookie != 0))
     }
 
     /// Hands over the events that wait, oldest first; anything that has not an event's size is passed over.

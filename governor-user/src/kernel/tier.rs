@@ -98,7 +98,7 @@ fn attach(options: &Options, best: Tier) -> Result<Tracepoint, String> {
     let log = tracing::enabled!(target: tracepoint::LOG_TARGET, tracing::Level::DEBUG);
     let cgroup_root = options.cgroup_root.clone().or_else(cgroup::find_root);
     let (max_listeners, pins) = (options.max_listeners, options.pins.clone());
-    let options = tracepoint::Options { log, max_listeners, cgroup_root, pins, best };
+    let options = tracepoint::Options { log, max_listeners, cgroup_root, pins, best, ..tracepoint::Options::default() };
     Tracepoint::attach(&options).map_err(|error| error.to_string())
 }
 

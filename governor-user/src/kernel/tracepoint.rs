@@ -22,7 +22,7 @@ use super::pin::{self, PinOptions, Pins};
 use super::preflight;
 use super::view::{Family, HookView, PinsView, Tier};
 use super::waits::WaitReader;
-use governor_common::abi::{AF_INET, AF_INET6, CgroupKey, CgroupState, ListenerState, MAX_LISTENERS};
+use governor_common::abi::{AF_INET, AF_INET6, CgroupKey, CgroupState, ListenerState, MAX_LISTENERS, QUICK_MARKS};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -38,6 +38,9 @@ pub struct Options {
     /// Listeners that can be tracked, at most 16,384, which is also the default. More are counted as untracked; none is
     /// ever evicted for another.
     pub max_listeners: Option<u32>,
+    /// Connections that can have a quick mark, at least one and at most 65,536, which is also the default; rounded down to
+    /// a power of two. More are counted all the same, and each of those costs more.
+    pub quick_marks: Option<u32>,
     /// Where the v2 hierarchy is mounted; without it refused SYNs cannot be counted.
     pub cgroup_root: Option<PathBuf>,
     /// Where to pin everything, so that it outlives this process; nothing is pinned when `None`.
@@ -48,13 +51,25 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { log: false, max_listeners: None, cgroup_root: None, pins: None, best: Tier::Trampoline }
+        Self {
+            log: false,
+            max_listeners: None,
+            quick_marks: None,
+            cgroup_root: None,
+            pins: None,
+            best: Tier::Trampoline,
+        }
     }
 }
 
 impl Options {
     pub(super) fn max_listeners(&self) -> u32 {
         self.max_listeners.unwrap_or(MAX_LISTENERS).clamp(1, MAX_LISTENERS)
+    }
+
+    /// A power of two.
+    pub(super) fn quick_marks(&self) -> u32 {
+        1 << self.quick_marks.unwrap_or(QUICK_MARKS).clamp(1, QUICK_MARKS).ilog2()
     }
 }
 

@@ -135,6 +135,74 @@ fn every_connection_is_counted_once_and_is_gone_when_closed() {
 }
 
 #[test]
+fn a_quick_mark_is_there_for_as_long_as_its_connection_is_open() {
+    let Some(mut tracepoint) = attached() else { return };
+    let ran = in_private_namespace(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let cookies = [&client, &server].map(|socket| socket_cookie(socket).unwrap());
+        // Where accepts are seen, the accepted end has another kind of mark, which the kernel frees with the socket.
+        let held = cookies.map(|cookie| tracepoint.loaded.maps.quick_mark(cookie).unwrap().is_some());
+        assert_eq!(held, [true, !tracepoint.read().unwrap().sees_accepts]);
+        drop((client, server));
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let left = |cookie| tracepoint.loaded.maps.quick_mark(cookie).unwrap().is_some();
+        while cookies.into_iter().any(left) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(cookies.map(left), [false, false]);
+    });
+    if ran.is_none() {
+        skip("no right to a private network namespace");
+    }
+}
+
+#[test]
+fn connections_that_find_no_place_for_a_quick_mark_are_counted_too() {
+    const THREADS: u32 = 4;
+    const EACH: u32 = 50;
+    /// Fewer than any machine has connections, so that places change hands while others are taken.
+    const PLACES: u32 = 8;
+    let mut tracepoint = match Tracepoint::attach(&Options { quick_marks: Some(PLACES), ..Options::default() }) {
+        Ok(tracepoint) => tracepoint,
+        Err(error) => return skip(&error.to_string()),
+    };
+    let ran = in_private_namespace(|| {
+        let Some(folder) = Folder::enter("places") else { return skip("no cgroup v2 to write to") };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let clients = connect(address, 20);
+        let servers: Vec<_> = clients.iter().map(|_| listener.accept().unwrap()).collect();
+        let churn = || {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            for round in 0..EACH {
+                let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                let (server, _) = listener.accept().unwrap();
+                if round % 2 == 0 { drop((client, server)) } else { drop((server, client)) }
+            }
+        };
+        thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(churn))));
+        let open = OpenConnections { inbound: 20, outbound: 20 };
+        let reading = read_until(&mut tracepoint, |reading| open_of(reading, folder.id) == open);
+        assert_eq!(open_of(&reading, folder.id), open);
+        let scan = tracepoint.scan(own_netns()).unwrap();
+        assert_eq!((scan.seeded, scan.uncounted, scan.cgroups[&folder.id]), (0, 0, open));
+
+        drop((clients, servers, listener));
+        let reading = read_until(&mut tracepoint, |reading| open_of(reading, folder.id) == OpenConnections::default());
+        assert_eq!(open_of(&reading, folder.id), OpenConnections::default());
+        let netns = u32::try_from(own_netns()).unwrap();
+        let counted = tracepoint.loaded.maps.cgroups().unwrap()[&CgroupKey::new(folder.id, netns)];
+        let came = u64::from(THREADS * EACH + 20);
+        assert_eq!((counted.inbound_opened, counted.outbound_opened), (came, came), "each once");
+    });
+    if ran.is_none() {
+        skip("no right to a private network namespace");
+    }
+}
+
+#[test]
 fn what_was_open_before_is_seeded_and_an_audit_finds_no_drift() {
     let ran = in_private_namespace(|| {
         let Some(folder) = Folder::enter("seed") else { return skip("no cgroup v2 to write to") };

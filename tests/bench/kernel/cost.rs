@@ -1,10 +1,12 @@
-//! What the governor costs the traffic: the same work with the kernel plane running and without, alternately.
+//! What the governor costs the traffic: the same work with the kernel plane running, with programs that do nothing in its
+//! programs' places, and with neither, alternately.
 
 use crate::load::Load;
 use crate::pairs::{Arm, Series, order};
 use crate::report::{Bound, Row, Subject, Target};
-use crate::{Scale, clock, place, progress};
+use crate::{Scale, clock, empty, place, progress};
 use anyhow::{Context, Result, anyhow};
+use aya::Ebpf;
 use governor_user::kernel::{self, Options, Plane};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -68,17 +70,25 @@ fn alternate(scale: &Scale, go: &SyncSender<()>, windows: &Receiver<Result<Windo
         go.send(()).context("the load ended")?;
         windows.recv().context("the load ended")?
     };
-    let mut plane: Option<Plane> = None;
+    let (mut plane, mut nothing): (Option<Plane>, Vec<Ebpf>) = (None, Vec::new());
     let [mut rate, mut connection, mut message, mut call] = [(); 4].map(|()| Series::default());
     let mut own = Vec::new();
     // Warms caches and tables, and is thrown away.
     measure()?;
-    for (done, arm) in order(scale.pairs).enumerate() {
-        progress(format_args!("attached and detached, window {} of {}", done + 1, 2 * scale.pairs));
-        match (arm, plane.is_some()) {
-            (Arm::Attached, false) => plane = Some(kernel::spawn(Options::default())?),
-            (Arm::Detached, true) => drop(plane.take()),
-            (Arm::Attached, true) | (Arm::Detached, false) => {}
+    let arms = [Arm::Attached, Arm::Empty, Arm::Detached];
+    for (done, arm) in order(scale.pairs, arms).enumerate() {
+        progress(format_args!("attached and detached, window {} of {}", done + 1, arms.len() * scale.pairs));
+        if arm != Arm::Attached {
+            plane = None;
+        }
+        if arm != Arm::Empty {
+            nothing.clear();
+        }
+        if arm == Arm::Attached && plane.is_none() {
+            plane = Some(kernel::spawn(Options::default())?);
+        }
+        if arm == Arm::Empty {
+            nothing = empty::attach_like_the_governor()?;
         }
         thread::sleep(SETTLE);
         let window = measure()?;
@@ -90,19 +100,23 @@ fn alternate(scale: &Scale, go: &SyncSender<()>, windows: &Receiver<Result<Windo
             own.push(window.plane * 1000.0);
         }
     }
-    let row = |what: &str, unit: &str, series: &Series, target| Row {
+    let by_detached = |arm, what: &str, unit: &str, series: &Series, target| Row {
         what: what.to_owned(),
         unit: unit.to_owned(),
         baseline: Some(series.of(Arm::Detached)),
-        value: series.of(Arm::Attached),
-        ratio: Some(series.ratio()),
+        value: series.of(arm),
+        ratio: Some(series.ratio(arm)),
         target,
     };
+    let row = |what: &str, unit: &str, series: &Series, target| by_detached(Arm::Attached, what, unit, series, target);
+    let floor = |what: &str, unit: &str, series: &Series| by_detached(Arm::Empty, what, unit, series, None);
     let ratio = |bound, limit, aim| Some(Target { of: Subject::Ratio, bound, limit, aim });
     Ok(vec![
         row("connections a second", "1/s", &rate, ratio(Bound::AtLeast, 0.97, Some(0.99))),
         row("CPU of a connection, both ends", "ns", &connection, ratio(Bound::AtMost, 1.0 / 0.97, Some(1.0 / 0.99))),
+        floor("the same, with empty programs on the same hooks", "ns", &connection),
         row("CPU of a message of 32 bytes, both ends", "ns", &message, None),
+        floor("the same, with empty programs on the same hooks", "ns", &message),
         row("CPU of a plain system call", "ns", &call, ratio(Bound::AtMost, 1.02, Some(1.005))),
         Row {
             what: "governor's own threads meanwhile".to_owned(),

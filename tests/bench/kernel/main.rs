@@ -3,6 +3,7 @@
 
 mod clock;
 mod cost;
+mod empty;
 mod load;
 mod pairs;
 mod place;

@@ -1,22 +1,27 @@
-//! Measuring two things alternately: A B, B A, A B, …, so that what drifts on the machine meets both, and neighbours
-//! that are the same thing tell how far noise alone moves a ratio.
+//! Measuring things alternately: A B C, C B A, A B C, …, so that what drifts on the machine meets all of them, and
+//! neighbours that are the same thing tell how far noise alone moves a ratio.
 
 use crate::report::Ratio;
 
-/// One of two things.
+/// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
     /// The governor is attached.
     Attached,
-    /// It is not.
+    /// Programs that do nothing are attached, as many and to the same hooks.
+    Empty,
+    /// Nothing is.
     Detached,
 }
 
-/// The order of `pairs` pairs.
-pub(crate) fn order(pairs: usize) -> impl Iterator<Item = Arm> {
-    (0..pairs).flat_map(|pair| match pair % 2 {
-        0 => [Arm::Attached, Arm::Detached],
-        _ => [Arm::Detached, Arm::Attached],
+/// The order of `rounds` rounds over `arms`.
+pub(crate) fn order<const ARMS: usize>(rounds: usize, arms: [Arm; ARMS]) -> impl Iterator<Item = Arm> {
+    (0..rounds).flat_map(move |round| {
+        let mut arms = arms;
+        if !round.is_multiple_of(2) {
+            arms.reverse();
+        }
+        arms
     })
 }
 
@@ -32,25 +37,21 @@ impl Series {
 
     /// Median of one arm.
     pub(crate) fn of(&self, arm: Arm) -> f64 {
-        median(self.0.iter().filter(|(of, _)| *of == arm).map(|(_, value)| *value).collect())
+        median(self.all(arm).collect())
     }
 
-    /// Attached by detached, pair by pair.
-    pub(crate) fn ratio(&self) -> Ratio {
-        let pairs = self.0.as_chunks::<2>().0;
-        let ratios: Vec<f64> = pairs.iter().map(|[one, other]| attached_by_detached(*one, *other)).collect();
-        // The second of a pair and the first of the next are the same arm.
-        let same = self.0.get(1..).unwrap_or_default().as_chunks::<2>().0;
-        let controls: Vec<f64> = same.iter().map(|[(_, one), (_, other)]| one / other).collect();
+    /// An arm by [`Arm::Detached`], round by round.
+    pub(crate) fn ratio(&self, arm: Arm) -> Ratio {
+        let ratios: Vec<f64> = self.all(arm).zip(self.all(Arm::Detached)).map(|(one, other)| one / other).collect();
+        // The last of a round and the first of the next are the same arm.
+        let neighbours = self.0.array_windows().filter(|[(one, _), (other, _)]| one == other);
+        let controls: Vec<f64> = neighbours.map(|[(_, one), (_, other)]| one / other).collect();
         let (low, high) = interval(ratios.clone());
         Ratio { median: median(ratios), low, high, control: (!controls.is_empty()).then(|| median(controls)) }
     }
-}
 
-fn attached_by_detached((arm, one): (Arm, f64), (_, other): (Arm, f64)) -> f64 {
-    match arm {
-        Arm::Attached => one / other,
-        Arm::Detached => other / one,
+    fn all(&self, arm: Arm) -> impl Iterator<Item = f64> {
+        self.0.iter().filter(move |(of, _)| *of == arm).map(|(_, value)| *value)
     }
 }
 

@@ -4,14 +4,11 @@
 use crate::load::Load;
 use crate::pairs::median;
 use crate::report::{Bound, Row, Subject, Target};
-use crate::{Scale, place, progress};
+use crate::{Scale, empty, place, progress};
 use anyhow::{Context, Result};
-use aya::programs::{BtfTracePoint, loaded_programs};
+use aya::programs::loaded_programs;
 use aya::sys::{Stats, enable_stats};
-use aya::{Btf, Ebpf, EbpfLoader};
 use governor_user::kernel::{self, Options};
-use object::write::{Object, StandardSegment, Symbol, SymbolSection};
-use object::{Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope};
 use std::collections::BTreeMap;
 use std::fs;
 use support::netns::Netns;
@@ -31,7 +28,7 @@ pub(crate) fn measure(scale: &Scale, namespace: &Netns) -> Result<(Vec<Row>, Vec
     let plane = kernel::spawn(Options::default())?;
     let ours = own_programs()?;
     // After `own_programs`: this one is not the governor's.
-    let empty = attach_empty()?;
+    let empty = empty::attach(HOOK)?;
     let nothing: Vec<u32> = own_programs()?.into_iter().filter(|id| !ours.contains(id)).collect();
     let mut notes = Vec::new();
     let (mut net, mut floors) = (Vec::new(), Vec::new());
@@ -118,32 +115,4 @@ fn own_programs() -> Result<Vec<u32>> {
     ids.sort_unstable();
     ids.dedup();
     Ok(ids)
-}
-
-/// A program that only returns, on the governor's own hook.
-fn attach_empty() -> Result<Ebpf> {
-    const RETURN_0: [u8; 16] = [0xb7, 0, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
-    let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
-    let segment = object.segment_name(StandardSegment::Text).to_vec();
-    let code = object.add_section(segment.clone(), format!("tp_btf/{HOOK}").into_bytes(), SectionKind::Text);
-    object.append_section_data(code, &RETURN_0, 8);
-    let licence = object.add_section(segment, b"license".to_vec(), SectionKind::Data);
-    object.append_section_data(licence, b"GPL\0", 1);
-    object.add_symbol(Symbol {
-        name: b"empty".to_vec(),
-        value: 0,
-        size: 16,
-        kind: SymbolKind::Text,
-        scope: SymbolScope::Dynamic,
-        weak: false,
-        section: SymbolSection::Section(code),
-        flags: SymbolFlags::None,
-    });
-    let bytes = object.write().context("cannot write an empty program")?;
-    let btf = Btf::from_sys_fs().context("no kernel BTF")?;
-    let mut object = EbpfLoader::new().btf(Some(&btf)).load(&bytes).context("cannot read the empty program")?;
-    let program: &mut BtfTracePoint = object.program_mut("empty").context("the program is not there")?.try_into()?;
-    program.load(HOOK, &btf).context("cannot load the empty program")?;
-    program.attach().context("cannot attach the empty program")?;
-    Ok(object)
 }
