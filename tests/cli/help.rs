@@ -28,7 +28,8 @@ fn help_lists_every_subcommand_and_the_exit_codes() {
       key          Cap, weigh, guarantee or suspend one key at run time; without a key, list what is set
       events       What operators changed, and what ended by itself
       leases       Live leases, the oldest first
-      explain      Why a request was refused or delayed, by the decision id of its answer
+      explain      Why a request was refused or delayed, by the decision id of its answer, or what is
+                   wrong with a listener
       advise       What other fair-share settings would have done with the demand that was recorded
       set          Set a value at run time, over file and environment; kept across restarts
       unset        Remove what `set` set

@@ -51,10 +51,19 @@ async fn every_command_of_the_readme_works_as_shown() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let commands = commands(&readme);
     assert!(!commands.is_empty(), "the README shows no governorctl command");
+    // Stands for whoever listens on port 443.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let place = format!(":{port}");
     let busy = busy().await;
+    busy.daemon.wait_for("/v1/verdicts", |rows| rows.as_array().unwrap().iter().any(|row| row["port"] == port));
     for Shown { command, below } in commands {
-        let mut arguments: Vec<&str> =
-            command.split_whitespace().map(|word| if word == "ID" { busy.decision.as_str() } else { word }).collect();
+        let meant = |word| match word {
+            "ID" => busy.decision.as_str(),
+            ":443" => &place,
+            word => word,
+        };
+        let mut arguments: Vec<&str> = command.split_whitespace().map(meant).collect();
         if arguments.len() == 1 && below.is_none() {
             arguments.push("--help");
         }

@@ -139,7 +139,7 @@ async fn an_org_gets_its_floor_while_another_fills_the_pool_with_many_keys() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sheddable_requests_go_first_and_critical_ones_never() {
-    let node = "[node]\ncap = 40\nshed_mode = \"enforce\"\n[overload]\nhold = \"0s\"\n";
+    let node = "[node]\ncap = 40\n[overload]\nmode = \"enforce\"\nhold = \"0s\"\n";
     let daemon = Setup::new(&format!("{node}{}", pool(1, 100, ""))).start();
     let governor = client(&daemon.socket()).await;
     let mut held = Vec::new();

@@ -38,7 +38,8 @@ pub struct Setup {
 
 impl Setup {
     /// A daemon with this configuration file. Sockets, state folder and drain time are set by environment, over
-    /// whatever the file says; metrics and pins are off and the kernel is observed by the netlink tier until told otherwise,
+    /// whatever the file says; metrics and pins are off,
+    /// the machine's own load presses nothing, and the kernel is observed by the netlink tier until told otherwise,
     /// because most tests are about admission and many daemons run at once.
     #[must_use]
     pub fn new(config: &str) -> Self {
@@ -47,6 +48,7 @@ impl Setup {
             .env("GOVERNOR_DAEMON_DRAIN_TIMEOUT", "200ms")
             .env("GOVERNOR_KERNEL_TIER", "netlink")
             .env("GOVERNOR_KERNEL_PINS", "off")
+            .env("GOVERNOR_OVERLOAD_IGNORE", "cpu_pressure,memory_pressure")
     }
 
     /// Sets an environment variable of the daemon; the last one of a name counts.

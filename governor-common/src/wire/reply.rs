@@ -200,9 +200,37 @@ pub mod cause {
     /// Requests in flight approach the node cap.
     pub const NODE_IN_FLIGHT: u32 = 1 << 2;
 
+    /// Everybody waits in a listener's accept queue: it stands.
+    pub const ACCEPT_SOJOURN: u32 = 1 << 3;
+    /// A listener refuses connections because its accept queue is full.
+    pub const ACCEPT_OVERFLOW: u32 = 1 << 4;
+    /// Connections wait and nothing is accepted.
+    pub const ACCEPTOR_STALLED: u32 = 1 << 5;
+    /// A proxy comes close to its limit of descriptors.
+    pub const DESCRIPTORS: u32 = 1 << 6;
+    /// More requests than a pool has slots for.
+    pub const POOL_USE: u32 = 1 << 7;
+    /// Tasks wait for a CPU.
+    pub const CPU_PRESSURE: u32 = 1 << 8;
+    /// Tasks wait for memory.
+    pub const MEMORY_PRESSURE: u32 = 1 << 9;
+    /// A proxy's cgroup comes close to its limit of memory.
+    pub const CGROUP_MEMORY: u32 = 1 << 10;
+
     /// Every known bit with its stable name.
-    pub const NAMES: &[(u32, &str)] =
-        &[(ACCEPT_FILL, "accept_fill"), (CGROUP_CONNECTIONS, "cgroup_connections"), (NODE_IN_FLIGHT, "node_in_flight")];
+    pub const NAMES: &[(u32, &str)] = &[
+        (ACCEPT_FILL, "accept_fill"),
+        (CGROUP_CONNECTIONS, "cgroup_connections"),
+        (NODE_IN_FLIGHT, "node_in_flight"),
+        (ACCEPT_SOJOURN, "accept_sojourn"),
+        (ACCEPT_OVERFLOW, "accept_overflow"),
+        (ACCEPTOR_STALLED, "acceptor_stalled"),
+        (DESCRIPTORS, "descriptors"),
+        (POOL_USE, "pool_use"),
+        (CPU_PRESSURE, "cpu_pressure"),
+        (MEMORY_PRESSURE, "memory_pressure"),
+        (CGROUP_MEMORY, "cgroup_memory"),
+    ];
 }
 
 /// What a client needs to go on alone.

@@ -64,7 +64,7 @@ pub struct PoolView {
 }
 
 /// One pool in figures that are kept anyway: what a look at it every few milliseconds may cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolFigures {
     /// C over all members that count now.
     pub capacity: u32,
@@ -74,6 +74,12 @@ pub struct PoolFigures {
     pub parked: u32,
     /// Congested now, over all members.
     pub congested: bool,
+    /// Grants since the engine was made.
+    pub granted: u64,
+    /// Members in the policy.
+    pub members: u32,
+    /// Of those, the ones that are cooling.
+    pub cooling: u32,
 }
 
 /// One org on the node.

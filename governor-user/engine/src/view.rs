@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::Engine;
-use crate::id::{KeyId, OrgId, PoolId, TrafficId};
+use crate::id::{KeyId, MemberId, OrgId, PoolId, TrafficId};
 use crate::lease::Lease;
 use crate::party::{Holder, Name};
 use crate::policy::FairShare;
@@ -65,11 +65,16 @@ impl Engine {
         let everybody = pool.sets.get(SetId::EVERYBODY);
         // Those on members that take no requests count in no set.
         let apart = pool.members.iter().filter(|member| !member.open).map(|member| member.in_flight);
+        let count = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
+        let cools = |id: &&MemberId| pool.member(**id).is_some_and(|member| member.usable() && !member.open);
         Some(PoolFigures {
             capacity: everybody.capacity,
             in_flight: apart.fold(everybody.total, u32::saturating_add),
             parked: pool.parked,
             congested: pool.standing(SetId::EVERYBODY, Holder::default(), &self.parties).congested,
+            granted: pool.counters.granted,
+            members: count(pool.order.len()),
+            cooling: count(pool.order.iter().filter(cools).count()),
         })
     }
 

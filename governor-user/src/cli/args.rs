@@ -117,11 +117,15 @@ pub(super) enum Command {
         #[arg(long, value_name = "TIME", value_parser = parse_duration)]
         idle: Option<Duration>,
     },
-    /// Why a request was refused or delayed, by the decision id of its answer
+    /// Why a request was refused or delayed, by the decision id of its answer, or what is wrong with a listener
+    #[command(args_conflicts_with_subcommands = true)]
     Explain {
+        /// What else to explain.
+        #[command(subcommand)]
+        what: Option<Explained>,
         /// Decision id
-        #[arg(value_name = "ID")]
-        id: String,
+        #[arg(value_name = "ID", required = true)]
+        id: Option<String>,
     },
     /// What other fair-share settings would have done with the demand that was recorded
     Advise {
@@ -170,6 +174,17 @@ pub(super) enum Command {
         /// Shell to write it for
         #[arg(value_enum, value_name = "SHELL")]
         shell: clap_complete::Shell,
+    },
+}
+
+/// What can be explained besides a decision.
+#[derive(Debug, Subcommand)]
+pub(super) enum Explained {
+    /// What is wrong with a listener, with the evidence in numbers and what to do
+    Listener {
+        /// Its port, or its address and port, e.g. :443 or 10.0.0.1:443
+        #[arg(value_name = "PLACE")]
+        place: String,
     },
 }
 

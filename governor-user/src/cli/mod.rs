@@ -17,6 +17,7 @@ mod config;
 mod doctor;
 mod events;
 mod explain;
+mod explain_listener;
 mod key;
 mod keys;
 mod leases;

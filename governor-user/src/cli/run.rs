@@ -1,12 +1,12 @@
 //! From the arguments to the exit code: picks the subcommand, writes its answer once, maps every end to a code.
 
 use super::answer::{Answer, Error, Exit};
-use super::args::{Args, Command, Format};
+use super::args::{Args, Command, Explained, Format};
 use super::client::Client;
 use super::render::Style;
 use super::{
-    advise, bypass, cgroups, clean, completions, config, doctor, events, explain, key, keys, leases, listeners,
-    namespaces, pools, set, status,
+    advise, bypass, cgroups, clean, completions, config, doctor, events, explain, explain_listener, key, keys, leases,
+    listeners, namespaces, pools, set, status,
 };
 use crate::control::api::KeyOverrideRequest;
 use clap::Parser;
@@ -93,7 +93,8 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
         Command::Key { key: None, .. } => key::list(&ctl),
         Command::Events { last } => events::run(&ctl, last),
         Command::Leases { pool, idle } => leases::run(&ctl, pool, idle),
-        Command::Explain { id } => explain::run(&ctl, &id),
+        Command::Explain { what: Some(Explained::Listener { place }), .. } => explain_listener::run(&ctl, &place),
+        Command::Explain { what: None, id } => explain::run(&ctl, &id.unwrap_or_default()),
         Command::Advise { last } => advise::run(&ctl, last),
         Command::Set { key, value } => set::set(&ctl, &key, &value),
         Command::Unset { key } => set::unset(&ctl, &key),

@@ -4,7 +4,11 @@ use super::answer::{Answer, Error};
 use super::bypass;
 use super::render::{Facts, Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::{Health, Mode, PinState, Pins, Status};
+use crate::control::api::{Health, Mode, PinState, Pins, Status, Troubled};
+use std::net::SocketAddr;
+
+/// Listeners in trouble that are named.
+const MOST_TROUBLED: usize = 5;
 
 /// Asks and shows.
 pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {
@@ -22,6 +26,10 @@ fn text(status: &Status, style: Style) -> String {
     if let Some(shed) = status.shed_level.as_deref().filter(|level| *level != "normal") {
         facts.add("shedding", shedding(shed, status.shed_mode, style));
     }
+    for monitor in status.monitors.iter().filter(|monitor| monitor.pressure > 0) {
+        facts.add("presses", format!("{} {} ‰: {}", monitor.cause, monitor.pressure, printable(&monitor.detail)));
+    }
+    troubled(&mut facts, &status.troubled, style);
     facts.add("bypass", bypass::state(status.bypass, style));
     facts.add("node", node(status));
     facts.add("kernel", kernel(status, style));
@@ -74,6 +82,18 @@ fn level(status: &Status, style: Style) -> String {
         "normal" => text,
         "elevated" => style.yellow(&text),
         _ => style.red(&text),
+    }
+}
+
+/// Listeners that are not `ok`, a few of them.
+fn troubled(facts: &mut Facts, rows: &[Troubled], style: Style) {
+    for row in rows.iter().take(MOST_TROUBLED) {
+        let text = format!("{} {}: {}", SocketAddr::new(row.address, row.port), row.verdict, row.sentence);
+        facts.add("listener", if row.verdict.is_trouble() { style.red(&text) } else { style.yellow(&text) });
+    }
+    if let Some(more) = rows.len().checked_sub(MOST_TROUBLED).filter(|more| *more > 0) {
+        facts
+            .add("listener", format!("and {more} more; governorctl explain listener PORT says what is wrong with one"));
     }
 }
 
@@ -131,7 +151,7 @@ fn counting(pins: &Pins, style: Style) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::{Bypass, Node, PoolSummary, Session, Tier};
+    use crate::control::api::{Bypass, Monitor, Node, PoolSummary, Session, Tier, Verdict};
 
     fn quiet() -> Status {
         Status {
@@ -144,6 +164,8 @@ mod tests {
             level: "normal".into(),
             pressure: 12,
             causes: Vec::new(),
+            monitors: Vec::new(),
+            troubled: Vec::new(),
             shed_level: None,
             shed_mode: Mode::Observe,
             bypass: Bypass::default(),
@@ -181,6 +203,21 @@ mod tests {
             level: "high".into(),
             pressure: 801,
             causes: vec!["accept_fill".into(), "node_in_flight".into()],
+            monitors: vec![
+                Monitor {
+                    cause: "accept_fill".into(),
+                    pressure: 801,
+                    detail: "0.0.0.0:443: 116 of at most 129 wait".into(),
+                },
+                Monitor { cause: "descriptors".into(), pressure: 0, detail: "process 71: 9 of 1024".into() },
+            ],
+            troubled: vec![Troubled {
+                netns: 1,
+                address: "0.0.0.0".parse().unwrap(),
+                port: 443,
+                verdict: Verdict::Burst,
+                sentence: "up to 116 of at most 129 connections waited".into(),
+            }],
             bypass: Bypass { on: true, remaining_seconds: Some(1795.0) },
             draining: true,
             sessions: vec![
@@ -197,6 +234,8 @@ mod tests {
         governord  0.1.0, pid 812, up 1d02h
         draining   yes: nothing new is granted
         level      high, pressure 801 ‰ (accept_fill, node_in_flight)
+        presses    accept_fill 801 ‰: 0.0.0.0:443: 116 of at most 129 wait
+        listener   0.0.0.0:443 burst: up to 116 of at most 129 connections waited
         bypass     on: every request passes, for 29m55s more
         node       801 counted requests, no cap; 14 parked, at most 500
         kernel     tier netlink, 40 audits, 2 connections of drift repaired, 1 audits failed

@@ -10,7 +10,7 @@ pub mod template;
 pub mod value;
 
 pub use overrides::Override;
-pub use resolve::{CgroupCeiling, Config, DaemonConfig, KernelConfig, Names, OverloadConfig};
+pub use resolve::{CgroupCeiling, Config, DaemonConfig, KernelConfig, Names, OverloadConfig, Ranges};
 
 use file::FileLayer;
 use layers::{Settings, Sources};

@@ -2,6 +2,7 @@
 //! cannot hold together.
 
 mod entitlements;
+mod overload;
 mod pools;
 mod reader;
 
@@ -12,6 +13,7 @@ use crate::kernel::pin::PinOptions;
 use crate::kernel::view::Tier;
 use governor_engine::id::{KeyId, OrgId};
 use governor_engine::policy::{NodePolicy, Policy};
+pub use overload::{CgroupCeiling, OverloadConfig, Ranges};
 use reader::Reader;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -98,28 +100,6 @@ pub struct KernelConfig {
     pub pins: Option<PinOptions>,
 }
 
-/// When the level rises. Ranges are in ‰.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OverloadConfig {
-    /// Accept fill: pressure 0 at the first, 1000 ‰ at the second.
-    pub accept_fill: (u32, u32),
-    /// Connections of a cgroup against its ceiling, alike.
-    pub connections: (u32, u32),
-    /// Ports to watch; empty: those of connected proxies.
-    pub ports: Vec<u16>,
-    /// How long pressure must last.
-    pub hold: Duration,
-}
-
-/// Ceiling of one cgroup.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CgroupCeiling {
-    /// Path below the v2 root.
-    pub path: String,
-    /// Open connections at most.
-    pub max_connections: u32,
-}
-
 /// Resolves effective settings.
 ///
 /// # Errors
@@ -142,8 +122,8 @@ pub fn resolve(
     let config = Config {
         daemon: daemon(&mut reader),
         kernel: kernel(&mut reader),
-        overload: overload(&mut reader),
-        cgroups: cgroups(&mut reader, names),
+        overload: overload::overload(&mut reader),
+        cgroups: overload::cgroups(&mut reader, names),
         policy,
         names: named,
     };
@@ -159,7 +139,7 @@ fn node(reader: &mut Reader<'_>) -> NodePolicy {
         session_grace: reader.duration("node.session_grace"),
         reclaim_grace: reader.duration("node.reclaim_grace"),
         caps_mode: reader.act("node.caps_mode"),
-        shed_mode: reader.act("node.shed_mode"),
+        shed_mode: reader.act("overload.mode"),
         default_class: (!class.is_empty()).then_some(class),
     }
 }
@@ -215,34 +195,6 @@ fn pins(reader: &mut Reader<'_>) -> Option<PinOptions> {
         "off" => None,
         word => Some(PinOptions { folder, required: word == "require" }),
     }
-}
-
-fn overload(reader: &mut Reader<'_>) -> OverloadConfig {
-    let words = reader.list("overload.ports");
-    let ports = words.iter().filter_map(|word| word.parse().ok()).collect::<Vec<u16>>();
-    if ports.len() != words.len() {
-        reader.problem("overload.ports", "expected port numbers such as [\"8080\"]".to_owned());
-    }
-    OverloadConfig {
-        accept_fill: reader.range("overload.accept_fill_lo", "overload.accept_fill_hi"),
-        connections: reader.range("overload.connections_lo", "overload.connections_hi"),
-        ports,
-        hold: reader.duration("overload.hold"),
-    }
-}
-
-fn cgroups(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> Vec<CgroupCeiling> {
-    let mut ceilings = Vec::new();
-    for name in names.iter().filter(|name| name.len() == 2 && name[0] == "cgroups") {
-        let key = format!("cgroups.{}.max_connections", name[1]);
-        if !name[1].starts_with('/') {
-            reader.problem(&key, format!("a cgroup path starts with \"/\", found \"{}\"", name[1]));
-        }
-        if let Some(Value::Integer(max)) = reader.value(&key) {
-            ceilings.push(CgroupCeiling { path: name[1].clone(), max_connections: *max });
-        }
-    }
-    ceilings
 }
 
 #[cfg(test)]

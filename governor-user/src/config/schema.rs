@@ -2,6 +2,7 @@
 //! the generated `governor.toml` and the run-time overrides all read this one table; nothing else knows a key.
 
 mod entitlements;
+mod overload;
 
 use super::value::{Kind, Raw, Value};
 use governor_common::abi::MAX_LISTENERS;
@@ -40,11 +41,10 @@ const fn live_optional(key: &'static str, kind: Kind, doc: &'static str) -> Sett
 }
 
 const COUNT: Kind = Kind::Integer { min: 0, max: 1_000_000 };
-const PERMILLE: Kind = Kind::Integer { min: 0, max: 1000 };
 
 /// Every setting, in the order of the generated file.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {
-    SETTINGS.iter().chain(entitlements::ROWS)
+    SETTINGS.iter().chain(overload::ROWS).chain(entitlements::ROWS)
 }
 
 const SETTINGS: &[Setting] = &[
@@ -121,12 +121,6 @@ const SETTINGS: &[Setting] = &[
         "observe",
         "Whether caps of keys, orgs and classes refuse (429) or only record what they would have refused.",
     ),
-    live(
-        "node.shed_mode",
-        Kind::Mode,
-        "observe",
-        "Whether the overload level refuses (529: sheddable requests from high on, normal ones when overloaded) or only records.",
-    ),
     live("node.default_class", Kind::Text, "", "Class of requests that name none; empty: none."),
     fixed(
         "kernel.tier",
@@ -164,32 +158,6 @@ const SETTINGS: &[Setting] = &[
         Kind::Text,
         "/sys/fs/bpf/governor",
         "Folder of the pins, for one governord; its parent is on a bpffs that is already mounted.",
-    ),
-    fixed("overload.accept_fill_lo", PERMILLE, "500", "Accept-queue fill in ‰ where pressure starts."),
-    fixed("overload.accept_fill_hi", PERMILLE, "1000", "Accept-queue fill in ‰ where pressure is 1000 ‰."),
-    fixed(
-        "overload.connections_lo",
-        PERMILLE,
-        "700",
-        "Open connections of a cgroup in ‰ of its ceiling where pressure starts.",
-    ),
-    fixed(
-        "overload.connections_hi",
-        PERMILLE,
-        "1000",
-        "Open connections of a cgroup in ‰ of its ceiling where pressure is 1000 ‰.",
-    ),
-    fixed(
-        "overload.ports",
-        Kind::List,
-        "",
-        "Ports whose listeners feed the level; empty: the listeners held by connected proxies.",
-    ),
-    fixed("overload.hold", Kind::Duration { min_ms: 0 }, "2s", "How long pressure must last before the level rises."),
-    optional(
-        "cgroups.*.max_connections",
-        Kind::Integer { min: 1, max: 10_000_000 },
-        "Ceiling of open connections, inbound and outbound, of the cgroup with this path; advisory.",
     ),
     live(
         "pools.*.fair_share",

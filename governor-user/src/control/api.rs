@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | `GET /v1/status` | | [`Status`] |
 //! | `GET /v1/listeners` | [`ListenersQuery`] | array of [`ListenerView`]; of [`ListenerGroup`] with `groups=1` |
+//! | `GET /v1/verdicts` | [`VerdictsQuery`] | array of [`ListenerVerdict`]; 404 where none is at that place |
 //! | `GET /v1/listeners/closed` | | array of [`ClosedListeners`] |
 //! | `GET /v1/cgroups` | | array of [`CgroupView`]; 503 where counts per cgroup are unavailable |
 //! | `GET /v1/namespaces` | | array of [`NamespaceView`] |
@@ -32,6 +33,7 @@ mod admission;
 mod decisions;
 mod keys;
 mod settings;
+mod verdicts;
 
 pub use crate::kernel::view::{
     Basis, CgroupView, ClosedListeners, Conntrack, Family, Finding, FindingKind, HalfOpen, Health, HookCandidate,
@@ -45,6 +47,7 @@ pub use decisions::{Advice, AdviceQuery, Decision, Numbers, Outcome, PoolAdvice,
 pub use keys::{Event, EventsQuery, KeyOverride, KeyOverrideChange, KeyOverrideRequest, KeySetting};
 use serde::{Deserialize, Serialize};
 pub use settings::{BypassRequest, ConfigEntry, Origin, Setting, SettingChange};
+pub use verdicts::{Descriptors, Evidence, ListenerVerdict, Monitor, PoolWork, Troubled, Verdict, VerdictsQuery, Work};
 
 /// Where the daemon listens for control requests unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/governor/control.sock";
@@ -68,7 +71,7 @@ pub struct Status {
     pub level: String,
     /// 0–1000 ‰.
     pub pressure: u16,
-    /// The level of overload that refuses work, by `node.shed_mode`: over what may cost admitted work its slot.
+    /// The level of overload that refuses work, by `overload.mode`: over what may cost admitted work its slot.
     #[serde(default)]
     pub shed_level: Option<String>,
     /// Whether it does refuse or only records.
@@ -76,6 +79,12 @@ pub struct Status {
     pub shed_mode: Mode,
     /// What causes the pressure, e.g. `accept_fill`.
     pub causes: Vec<String>,
+    /// Every monitor of overload that knows its measurement.
+    #[serde(default)]
+    pub monitors: Vec<Monitor>,
+    /// Listeners whose verdict is not `ok`, those that feed the level first; at most 20.
+    #[serde(default)]
+    pub troubled: Vec<Troubled>,
     /// Whether every request passes at once.
     pub bypass: Bypass,
     /// The daemon grants nothing new and is about to stop.

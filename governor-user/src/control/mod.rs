@@ -6,4 +6,5 @@ pub mod doctor;
 pub mod explain;
 mod keys;
 pub mod server;
+pub mod verdicts;
 pub mod views;

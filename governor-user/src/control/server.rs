@@ -3,6 +3,7 @@
 
 use super::{advice, api, keys, views};
 use crate::config::Names;
+use crate::control::verdicts::Place;
 use crate::daemon::archive;
 use crate::daemon::audit::event;
 use crate::daemon::clock;
@@ -40,6 +41,7 @@ pub fn routes(handle: Handle) -> Router {
         .route("/v1/status", get(status))
         .route("/v1/listeners", get(listeners))
         .route("/v1/listeners/closed", get(closed))
+        .route("/v1/verdicts", get(verdicts))
         .route("/v1/cgroups", get(cgroups))
         .route("/v1/namespaces", get(namespaces))
         .route("/v1/pools", get(pools))
@@ -124,7 +126,13 @@ impl From<JsonRejection> for Problem {
 async fn status(State(handle): State<Handle>) -> Answer<api::Status> {
     let view = handle.view().await.ok_or_else(Problem::stopping)?;
     let settings = handle.settings().lock().await;
-    Ok(Json(views::status(&view, &handle.observation(), handle.started(), &settings.loaded().warnings)))
+    Ok(Json(views::status(
+        &view,
+        &handle.observation(),
+        &handle.report(),
+        handle.started(),
+        &settings.loaded().warnings,
+    )))
 }
 
 async fn listeners(
@@ -138,6 +146,25 @@ async fn listeners(
         1 => Ok(Json(groups(&seen.listeners)).into_response()),
         _ => Err(Problem::new(StatusCode::BAD_REQUEST, "groups is 0 or 1")),
     }
+}
+
+async fn verdicts(
+    State(handle): State<Handle>,
+    query: Result<Query<api::VerdictsQuery>, QueryRejection>,
+) -> Answer<Vec<api::ListenerVerdict>> {
+    let Query(query) = query?;
+    let report = handle.report();
+    let Some(named) = query.listener else { return Ok(Json(super::verdicts::verdicts(&report, None))) };
+    let place = Place::parse(&named).ok_or_else(|| {
+        Problem::new(StatusCode::BAD_REQUEST, format!("\"{named}\" is no listener"))
+            .hint("name it by its port or its address and port: :443, 10.0.0.1:443, [::]:443")
+    })?;
+    let rows = super::verdicts::verdicts(&report, Some(place));
+    if rows.is_empty() {
+        return Err(Problem::new(StatusCode::NOT_FOUND, format!("nobody listens on {named}"))
+            .hint("governorctl listeners shows every listener"));
+    }
+    Ok(Json(rows))
 }
 
 async fn closed(State(handle): State<Handle>) -> Json<Vec<api::ClosedListeners>> {

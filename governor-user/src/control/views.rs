@@ -3,6 +3,7 @@
 
 use super::api;
 use super::explain::explain;
+use super::verdicts;
 use crate::config::Names;
 use crate::config::layers::{Effective, Origin, Settings};
 use crate::daemon::journal::Entry;
@@ -10,6 +11,7 @@ use crate::daemon::settings::origin_detail;
 use crate::daemon::translate;
 use crate::daemon::view::View;
 use crate::kernel::view::Observation;
+use crate::overload::Report;
 use crate::overload::monitors::cause_names;
 use governor_engine::id::{ClassId, KeyId, OrgId, PoolId};
 use governor_engine::io::{Kind, Outcome};
@@ -21,7 +23,7 @@ use std::time::Duration;
 
 /// `GET /v1/status`.
 #[must_use]
-pub fn status(view: &View, seen: &Observation, started: Instant, warnings: &[String]) -> api::Status {
+pub fn status(view: &View, seen: &Observation, report: &Report, started: Instant, warnings: &[String]) -> api::Status {
     api::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
@@ -34,6 +36,8 @@ pub fn status(view: &View, seen: &Observation, started: Instant, warnings: &[Str
         shed_level: Some(translate::level_name(view.snapshot.level).to_owned()),
         pressure: view.overload.pressure,
         causes: cause_names(view.overload.causes),
+        monitors: verdicts::monitors(report),
+        troubled: verdicts::troubled(report),
         bypass: bypass(view),
         draining: view.draining,
         sessions: view

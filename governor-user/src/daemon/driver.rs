@@ -10,31 +10,27 @@ use super::demand::Demand;
 use super::journal::Journal;
 use super::key_overrides::KeyOverrides;
 use super::labels::Labels;
+use super::levels::LevelLog;
 use super::messages::Message;
 use super::page::SignalPage;
-use super::translate;
-use crate::config::{CgroupCeiling, OverloadConfig};
+use crate::config::OverloadConfig;
 use crate::kernel::clients::ClientWatch;
-use crate::kernel::view::Observation;
 use crate::metrics::Recorder;
-use crate::overload::{LevelMachine, Pressure, assess};
+use crate::overload::{LevelMachine, Loads, Report};
 use crate::proxy::outbox::Outbox;
 use crate::proxy::peer::Peer;
-use governor_common::wire::reply::{Level, Limits, Overload, Reply};
+use governor_common::wire::reply::{Limits, Reply};
 use governor_engine::Engine;
 use governor_engine::id::SessionId;
 use governor_engine::io::Input;
 use governor_engine::policy::Policy;
 use governor_engine::time::{Duration, Instant};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
 /// Messages handled before the outputs of all of them go out.
 const BATCH: usize = 256;
-
-/// Advice for refusals that a proxy makes by itself while the level is above normal.
-const OVERLOAD_RETRY_AFTER_MS: u32 = 1000;
 
 /// What is to be kept on disk waits this long for company: a wake-up of the writer per decision would cost more than the
 /// decision.
@@ -59,8 +55,8 @@ pub struct Parts {
     pub demand: Demand,
     /// When the level rises.
     pub overload: OverloadConfig,
-    /// Ceilings of cgroups.
-    pub ceilings: Vec<CgroupCeiling>,
+    /// Where the thread that weighs and judges reads what the engine carries.
+    pub loads: watch::Sender<Arc<Loads>>,
     /// Node cap and lease ttl, for sessions; follows the policy.
     pub policy: Policy,
     /// Counts what only the driver sees.
@@ -94,7 +90,9 @@ pub struct Driver {
     pub(super) level: LevelMachine,
     /// The same over what may shed work: the level the engine acts by.
     pub(super) shedding: LevelMachine,
-    pub(super) pressure: Pressure,
+    /// What was seen last and what it came to.
+    pub(super) report: Arc<Report>,
+    pub(super) level_log: LevelLog,
     pub(super) limits: Limits,
     /// Something happened that may change the limits: they are worked out anew before the loop rests.
     pub(super) limits_stale: bool,
@@ -110,7 +108,7 @@ impl Driver {
         if parts.bypass.is_on(clock::wall_seconds()) {
             parts.engine.handle_input(Input::Bypass { on: true }, now);
         }
-        let level = LevelMachine::new(parts.overload.hold);
+        let level = LevelMachine::new(parts.overload.hold, parts.overload.hysteresis);
         let shedding = level.clone();
         let mut driver = Self {
             parts,
@@ -122,7 +120,8 @@ impl Driver {
             inbox,
             level,
             shedding,
-            pressure: Pressure::default(),
+            report: Arc::default(),
+            level_log: LevelLog::default(),
             limits: Limits::default(),
             limits_stale: true,
             stop_by: None,
@@ -133,7 +132,7 @@ impl Driver {
     }
 
     /// Runs until a stop is over or every sender is gone.
-    pub async fn run(mut self, mut inbox: mpsc::Receiver<Message>, mut seen: watch::Receiver<Arc<Observation>>) {
+    pub async fn run(mut self, mut inbox: mpsc::Receiver<Message>, mut reports: watch::Receiver<Arc<Report>>) {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
             let timer = self.next_timer();
@@ -149,14 +148,14 @@ impl Driver {
                     }
                 }
                 () = sleep_until(timer) => {}
-                changed = seen.changed() => {
+                changed = reports.changed() => {
                     if changed.is_err() {
-                        // The kernel plane is over; its last word is no evidence of anything.
-                        tracing::error!("the kernel plane ended: no overload signals from now on");
-                        seen = watch::channel(Arc::new(Observation::default())).1;
+                        // A level that nobody looks after must not refuse work.
+                        tracing::error!("the overload thread ended: no overload signals from now on");
+                        reports = watch::channel(Arc::default()).1;
                     }
-                    let observation = Arc::clone(&seen.borrow_and_update());
-                    self.observe(&observation, clock::now());
+                    let report = Arc::clone(&reports.borrow_and_update());
+                    self.heed(report, clock::now());
                 }
             }
             self.tick(clock::now());
@@ -208,28 +207,6 @@ impl Driver {
             }
         }
         self.deliver();
-    }
-
-    /// Weighs what the kernel shows.
-    pub fn observe(&mut self, seen: &Observation, now: Instant) {
-        let proxies: BTreeSet<u32> = self.connected().filter_map(|(_, session)| session.peer.pid).collect();
-        let node = (self.parts.engine.counted(), self.parts.policy.node.cap);
-        self.pressure = assess(&self.parts.overload, &self.parts.ceilings, seen, &proxies, node);
-        if self.level.update(self.pressure.permille, self.pressure.urgent, now) {
-            let overload = self.overload();
-            tracing::info!(
-                level = overload.level.as_str(),
-                pressure = overload.pressure,
-                causes = ?crate::overload::monitors::cause_names(overload.causes),
-                "overload level changed"
-            );
-            self.broadcast(&Reply::Overload(overload));
-            self.parts.page.iter_mut().for_each(SignalPage::hurry);
-        }
-        if self.shedding.update(self.pressure.shedding, false, now) {
-            let level = translate::level(self.shedding.level());
-            self.parts.engine.handle_input(Input::OverloadChanged { level }, now);
-        }
     }
 
     /// Runs timers and tells sessions what changed.
@@ -306,15 +283,6 @@ impl Driver {
     pub(super) fn broadcast(&self, reply: &Reply) {
         for (session, _) in self.connected() {
             self.send(*session, 0, reply);
-        }
-    }
-
-    pub(super) fn overload(&self) -> Overload {
-        Overload {
-            level: self.level.level(),
-            pressure: self.pressure.permille,
-            causes: self.pressure.causes,
-            retry_after_ms: if self.level.level() == Level::Normal { 0 } else { OVERLOAD_RETRY_AFTER_MS },
         }
     }
 

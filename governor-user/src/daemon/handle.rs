@@ -9,6 +9,7 @@ use super::view::View;
 use crate::control::api;
 use crate::kernel::view::Observation;
 use crate::metrics::Recorder;
+use crate::overload::Report;
 use governor_engine::policy::Policy;
 use governor_engine::snapshot::LeaseView;
 use governor_engine::time::Instant;
@@ -20,6 +21,7 @@ use tokio::sync::{Mutex, mpsc, oneshot, watch};
 pub struct Handle {
     driver: mpsc::Sender<Message>,
     seen: watch::Receiver<Arc<Observation>>,
+    reports: watch::Receiver<Arc<Report>>,
     settings: Arc<Mutex<Settings>>,
     recorder: Recorder,
     started: Instant,
@@ -31,11 +33,12 @@ impl Handle {
     pub fn new(
         driver: mpsc::Sender<Message>,
         seen: watch::Receiver<Arc<Observation>>,
+        reports: watch::Receiver<Arc<Report>>,
         settings: Settings,
         recorder: Recorder,
         started: Instant,
     ) -> Self {
-        Self { driver, seen, settings: Arc::new(Mutex::new(settings)), recorder, started }
+        Self { driver, seen, reports, settings: Arc::new(Mutex::new(settings)), recorder, started }
     }
 
     /// Everything at a glance.
@@ -87,6 +90,12 @@ impl Handle {
     #[must_use]
     pub fn observation(&self) -> Arc<Observation> {
         Arc::clone(&self.seen.borrow())
+    }
+
+    /// What the newest observation came to, or the one before it.
+    #[must_use]
+    pub fn report(&self) -> Arc<Report> {
+        Arc::clone(&self.reports.borrow())
     }
 
     /// The settings; locked across a change, so that two changes cannot mix.

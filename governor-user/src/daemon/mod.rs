@@ -20,6 +20,7 @@ pub mod journal;
 pub mod key_orders;
 pub mod key_overrides;
 pub mod labels;
+mod levels;
 pub mod messages;
 mod orders;
 pub mod page;
@@ -34,6 +35,7 @@ use crate::config::KernelConfig;
 use crate::control;
 use crate::kernel::{self, Plane};
 use crate::metrics::{self, Recorder};
+use crate::overload;
 use crate::proxy::listener::{self, BoundSocket};
 use crate::proxy::peer::{Allowed, Peer};
 use crate::proxy::session;
@@ -57,10 +59,11 @@ use std::fs::File;
 use std::future::IntoFuture;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// Messages that wait for the driver; a full inbox slows its senders down.
 const INBOX: usize = 1024;
@@ -98,6 +101,9 @@ pub async fn run(settings: Settings) -> Result<()> {
     let plane = start_kernel_plane(&config.kernel).await?;
     let seen = plane.observations();
 
+    let (loads, carried) = watch::channel(Arc::default());
+    let reports = overload::watch::spawn(config.overload.clone(), config.cgroups.clone(), seen.clone(), carried)
+        .context("the system refuses a thread")?;
     let recorder = Recorder::default();
     let parts = Parts {
         engine: Engine::new(config.policy.clone(), epoch)?,
@@ -108,15 +114,15 @@ pub async fn run(settings: Settings) -> Result<()> {
         audit: Audit::open(&daemon.state_dir),
         demand: Demand::open(&daemon.state_dir, daemon.record_bytes),
         overload: config.overload.clone(),
-        ceilings: config.cgroups.clone(),
+        loads,
         policy: config.policy.clone(),
         recorder: recorder.clone(),
         page: signal_page(epoch),
     };
     let (inbox, messages) = mpsc::channel(INBOX);
     let driver = Driver::new(parts, inbox.downgrade(), started);
-    let driver = tokio::spawn(driver.run(messages, seen.clone()));
-    let handle = Handle::new(inbox.clone(), seen, settings, recorder, started);
+    let driver = tokio::spawn(driver.run(messages, reports.clone()));
+    let handle = Handle::new(inbox.clone(), seen, reports, settings, recorder, started);
 
     tokio::spawn(accept_proxies(proxies, allowed, inbox.clone()));
     let routes = control::server::routes(handle.clone());

@@ -45,6 +45,7 @@ mod suspicion;
 mod tier;
 pub mod tracepoint;
 pub mod view;
+pub mod vitals;
 mod waits;
 mod walk;
 

@@ -104,6 +104,18 @@ pub(crate) fn each_socket(process: &Path, mut each: impl FnMut(u64)) -> io::Resu
     Ok(seen)
 }
 
+/// How many descriptors a process has open. Newer kernels say it as the size of the folder; the others have it counted.
+///
+/// # Errors
+/// `PermissionDenied` for processes of other users without `CAP_SYS_PTRACE`; `NotFound` when it ended.
+pub(crate) fn count_descriptors(process: &Path) -> io::Result<u64> {
+    let folder = process.join("fd");
+    match fs::metadata(&folder)?.len() {
+        0 => Ok(u64::try_from(fs::read_dir(folder)?.count()).unwrap_or(u64::MAX)),
+        count => Ok(count),
+    }
+}
+
 /// The mount table of this process.
 ///
 /// # Errors

@@ -2,11 +2,12 @@
 //! `governor_<noun>[_unit]`, units are seconds and 0–1 ratios. A value that is not known is absent, not 0.
 
 use super::page::{Labels, Page, Row};
-use super::{Recorder, kernel};
+use super::{Recorder, kernel, overload};
 use crate::daemon::ring::RingHealth;
 use crate::daemon::translate;
 use crate::daemon::view::View;
 use crate::kernel::view::Observation;
+use crate::overload::Report;
 use governor_common::wire::reply::Level;
 use governor_engine::io::Reason;
 use governor_engine::snapshot::{MemberState, PoolView};
@@ -14,12 +15,25 @@ use governor_engine::snapshot::{MemberState, PoolView};
 /// Keys, and orgs, with a series of their own per pool; the rest are summed as `other`.
 const TOP_KEYS: usize = 10;
 
+/// What is shown, all of one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    /// The engine and the sessions.
+    pub view: &'a View,
+    /// What the kernel shows.
+    pub seen: &'a Observation,
+    /// What that came to.
+    pub report: &'a Report,
+    /// What only the driver counts.
+    pub recorder: &'a Recorder,
+}
+
 /// All metrics as OpenMetrics text.
 ///
 /// # Errors
 /// A string cannot be written to, which does not happen.
-pub fn render(view: &View, seen: &Observation, recorder: &Recorder) -> Result<String, std::fmt::Error> {
-    page(view, seen, recorder).text()
+pub fn render(shown: Shown<'_>) -> Result<String, std::fmt::Error> {
+    page(shown).text()
 }
 
 /// The same as delimited protobuf, with native histograms.
@@ -28,14 +42,12 @@ pub fn render(view: &View, seen: &Observation, recorder: &Recorder) -> Result<St
 /// As [`render`].
 #[cfg(feature = "native-histograms")]
 pub(super) fn render_protobuf(
-    view: &View,
-    seen: &Observation,
-    recorder: &Recorder,
+    shown: Shown<'_>,
 ) -> Result<Vec<u8>, prometheus_client::encoding::prometheus_protobuf::EncodeError> {
-    page(view, seen, recorder).protobuf()
+    page(shown).protobuf()
 }
 
-fn page(view: &View, seen: &Observation, recorder: &Recorder) -> Page {
+fn page(Shown { view, seen, report, recorder }: Shown<'_>) -> Page {
     let mut page = Page::new();
     node(&mut page, view, recorder);
     for_pools(&mut page, view);
@@ -43,6 +55,7 @@ fn page(view: &View, seen: &Observation, recorder: &Recorder) -> Page {
     policy(&mut page, view);
     records(&mut page, view);
     kernel::write(&mut page, seen);
+    overload::write(&mut page, report);
     page
 }
 
@@ -286,7 +299,8 @@ mod tests {
             node: NodePolicy::default(),
             records: Vec::new(),
         };
-        page(&view, &Observation::default(), &Recorder::default()).registered().to_vec()
+        let (seen, report, recorder) = (Observation::default(), Report::default(), Recorder::default());
+        page(Shown { view: &view, seen: &seen, report: &report, recorder: &recorder }).registered().to_vec()
     }
 
     /// The row of the document that a metric must have; the unit is the last word of a gauge's or histogram's name.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Listeners, cgroups and namespaces with series of their own; what does not fit is counted in
 /// `governor_series_omitted`.
-const MOST_LISTENERS: usize = 500;
+pub(super) const MOST_LISTENERS: usize = 500;
 const MOST_CGROUPS: usize = 200;
 const MOST_NAMESPACES: usize = 200;
 

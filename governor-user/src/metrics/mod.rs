@@ -3,6 +3,7 @@
 
 pub mod families;
 mod kernel;
+mod overload;
 mod page;
 pub mod serve;
 mod sojourn;

@@ -1,9 +1,7 @@
 //! `/metrics` and `/healthz` over loopback TCP. Read-only; nothing about overload is a health answer.
 
-use super::{Recorder, families};
+use super::families::{self, Shown};
 use crate::daemon::handle::Handle;
-use crate::daemon::view::View;
-use crate::kernel::view::Observation;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -23,10 +21,12 @@ async fn metrics(State(handle): State<Handle>, asked: HeaderMap) -> Response {
         return (StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping\n").into_response();
     };
     let seen = handle.observation();
-    if let Some(answer) = protobuf(&asked, &view, &seen, handle.recorder()) {
+    let report = handle.report();
+    let shown = Shown { view: &view, seen: &seen, report: &report, recorder: handle.recorder() };
+    if let Some(answer) = protobuf(&asked, shown) {
         return answer;
     }
-    match families::render(&view, &seen, handle.recorder()) {
+    match families::render(shown) {
         Ok(text) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
@@ -34,14 +34,14 @@ async fn metrics(State(handle): State<Handle>, asked: HeaderMap) -> Response {
 
 /// The answer for a scraper that can read native histograms, which text has no room for.
 #[cfg(feature = "native-histograms")]
-fn protobuf(asked: &HeaderMap, view: &View, seen: &Observation, recorder: &Recorder) -> Option<Response> {
+fn protobuf(asked: &HeaderMap, shown: Shown<'_>) -> Option<Response> {
     const PROTOBUF: &str =
         "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
     let accepted = asked.get(header::ACCEPT)?.to_str().ok()?;
     if !accepted.contains("application/vnd.google.protobuf") {
         return None;
     }
-    Some(match families::render_protobuf(view, seen, recorder) {
+    Some(match families::render_protobuf(shown) {
         Ok(bytes) => ([(header::CONTENT_TYPE, PROTOBUF)], bytes).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     })
@@ -49,6 +49,6 @@ fn protobuf(asked: &HeaderMap, view: &View, seen: &Observation, recorder: &Recor
 
 /// Text for everybody.
 #[cfg(not(feature = "native-histograms"))]
-fn protobuf(_asked: &HeaderMap, _view: &View, _seen: &Observation, _recorder: &Recorder) -> Option<Response> {
+fn protobuf(_asked: &HeaderMap, _shown: Shown<'_>) -> Option<Response> {
     None
 }

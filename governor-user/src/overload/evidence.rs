@@ -25,6 +25,9 @@ pub struct Evidence {
     pub accepted: Option<u64>,
     /// Packets refused in the window because it was full: attempts, not clients.
     pub overflows: Option<u64>,
+    /// The same per second, over the last one or two. Where refusals do not show by listener, those of the whole namespace in
+    /// the last 10 s.
+    pub overflow_rate: Option<f64>,
     /// Accepts per second while something waited; `None` below five accepts. Too low where bursts are shorter than the time
     /// between observations, never too high.
     pub accept_rate: Option<f64>,
@@ -113,6 +116,12 @@ impl Descriptors {
 }
 
 impl Evidence {
+    /// The queue is full now: it refuses when depth > backlog. `None` where the backlog is unknown.
+    #[must_use]
+    pub fn is_full(&self) -> Option<bool> {
+        self.backlog.map(|backlog| self.depth > backlog)
+    }
+
     /// Deepest fill in the window in ‰ of what the queue holds; `None` where the backlog is unknown.
     #[must_use]
     pub fn fill_permille(&self) -> Option<u64> {

@@ -194,6 +194,10 @@ impl Track {
             enqueued: known(listener.enqueued_total, sums.enqueued),
             accepted: known(listener.accepted_total, sums.accepted),
             overflows: known(listener.overflows_total, sums.overflows),
+            overflow_rate: match listener.overflows_total {
+                Some(_) => Some(self.window.overflow_rate(now)),
+                None => of_namespace(namespace),
+            },
             accept_rate: rate,
             waiting_seconds: self.waiting_since.map_or(0.0, |since| now.since(since).as_secs_f64()),
             longest_wait_seconds: sums.spell.as_secs_f64(),
@@ -249,6 +253,12 @@ fn least(before: &[SojournBucket], after: &[SojournBucket]) -> Option<f64> {
     let lower = came.peek()?.up_to_seconds.map_or(64.0, |upper| upper * 8.0 / 9.0);
     let count: u64 = came.map(|bucket| bucket.count - had(bucket)).sum();
     (count >= LEAST_WAITS).then_some(lower)
+}
+
+/// Where no listener's refusals are known, the namespace's still tell that some queue is full (S11).
+fn of_namespace(namespace: Option<&NamespaceView>) -> Option<f64> {
+    let refused = namespace?.recent.listen_overflows?;
+    Some(f64::from(u32::try_from(refused).unwrap_or(u32::MAX)) / Window::LENGTH.as_secs_f64())
 }
 
 fn rise(before: Option<u64>, after: Option<u64>) -> Option<u64> {

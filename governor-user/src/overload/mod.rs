@@ -1,16 +1,31 @@
 //! Overload signals: what the kernel and the engine show becomes one pressure, and the pressure becomes a level; and what
-//! the last seconds of a listener show becomes a verdict. Pure; knows no socket and no clock. Advisory here: nothing in
-//! this module refuses work.
+//! the last seconds of a listener show becomes a verdict. Pure but for [`watch`], the thread that drives it. Advisory here:
+//! nothing in this module refuses work.
+//!
+//! ```text
+//!   observations ─┐                                   ┌─▶ pressure ─▶ level ─▶ engine, proxies, people
+//!   vitals ───────┼─▶ assessor (history, monitors) ───┤
+//!   loads ────────┘                                   └─▶ verdicts ─▶ tuner, people
+//! ```
 
+pub mod assessor;
 pub mod evidence;
 pub mod history;
 pub mod level;
+pub mod loads;
 pub mod monitors;
+pub mod report;
 pub mod verdict;
+pub mod vitals;
+pub mod watch;
 mod window;
+mod work;
 
+pub use assessor::Assessor;
 pub use evidence::Evidence;
 pub use history::History;
 pub use level::LevelMachine;
-pub use monitors::{Pressure, assess};
+pub use loads::Loads;
+pub use monitors::Pressure;
+pub use report::{Judged, Report};
 pub use verdict::{Thresholds, Verdict};

@@ -149,7 +149,7 @@ fn no_descriptor(evidence: &Evidence) -> bool {
 /// The queue stands, or was not emptied within the time of a burst although it was full.
 fn starved(evidence: &Evidence, thresholds: &Thresholds) -> bool {
     let stands = longer(evidence.standing_seconds, thresholds.max_wait)
-        || evidence.standing_for_seconds >= thresholds.hold.as_secs_f64();
+        || (evidence.standing_seconds.is_some() && evidence.standing_for_seconds >= thresholds.hold.as_secs_f64());
     let drains = evidence.longest_wait_seconds <= thresholds.max_wait.as_secs_f64()
         || (evidence.standing_seconds.is_none()
             && evidence
@@ -159,7 +159,7 @@ fn starved(evidence: &Evidence, thresholds: &Thresholds) -> bool {
 }
 
 fn saturated(work: &Work, thresholds: &Thresholds) -> Option<Verdict> {
-    if work.saturated_seconds < thresholds.hold.as_secs_f64() {
+    if work.saturated_seconds <= 0.0 || work.saturated_seconds < thresholds.hold.as_secs_f64() {
         return None;
     }
     let slow = work.pool.as_ref().is_some_and(|pool| {

@@ -86,6 +86,15 @@ impl Window {
         sums
     }
 
+    /// Packets refused per second, over this second and the one before.
+    pub(super) fn overflow_rate(&self, now: Instant) -> f64 {
+        let this = now.0 / SECOND;
+        let recent = self.0.iter().filter(|(second, _)| *second + 1 >= this);
+        let refused: u64 = recent.map(|(_, slot)| slot.overflows).sum();
+        let time = Duration::from_nanos(now.0 - this.saturating_sub(1) * SECOND).as_secs_f64();
+        f64::from(u32::try_from(refused).unwrap_or(u32::MAX)) / time.max(1.0)
+    }
+
     fn slot(&mut self, now: Instant) -> &mut Sums {
         self.forget(now);
         let second = now.0 / SECOND;
@@ -115,6 +124,14 @@ mod tests {
 
     fn at(ms: u64) -> Instant {
         Instant::ZERO.after(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn refusals_of_the_last_seconds_have_a_rate() {
+        let mut window = Window::default();
+        window.add(at(5_900), Moment { overflows: 30, ..Moment::default() });
+        let rate = |ms| window.overflow_rate(at(ms));
+        assert_eq!((rate(5_900), rate(6_500), rate(6_999), rate(7_000)), (30.0 / 1.9, 20.0, 30.0 / 1.999, 0.0));
     }
 
     #[test]

@@ -74,14 +74,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn range(&mut self, lo: &str, hi: &str) -> (u32, u32) {
-        let range = (self.integer(lo), self.integer(hi));
-        if range.0 >= range.1 {
-            self.problem(lo, format!("{} is not below {hi} = {}", range.0, range.1));
-        }
-        range
-    }
-
     pub(super) fn problem(&mut self, key: &str, message: String) {
         let place = match self.find(key).map(|effective| &effective.origin) {
             Some(Origin::File { place }) => place.clone(),

@@ -1,0 +1,126 @@
+//! What the driver makes of a report: the level that proxies are told, the level that the engine acts by, and a record of
+//! both for people.
+
+use super::audit::{ITSELF, event};
+use super::driver::Driver;
+use super::page::SignalPage;
+use super::translate;
+use crate::overload::loads::NamedLoad;
+use crate::overload::monitors::cause_names;
+use crate::overload::{Loads, Report};
+use governor_common::wire::reply::{Level, Overload, Reply};
+use governor_engine::io::Input;
+use governor_engine::time::{Duration, Instant};
+use std::sync::Arc;
+
+/// Advice for refusals that a proxy makes by itself while the level is above normal.
+const OVERLOAD_RETRY_AFTER_MS: u32 = 1000;
+
+/// A level that comes and goes is recorded this often at most: the events of operators must not drown in it.
+const RECORD_EVERY: Duration = Duration::from_secs(10);
+
+/// The levels as they were recorded last.
+#[derive(Debug, Default)]
+pub(super) struct LevelLog {
+    told: Recorded,
+    shedding: Recorded,
+}
+
+#[derive(Debug, Default)]
+struct Recorded {
+    level: Level,
+    at: Option<Instant>,
+}
+
+impl Recorded {
+    /// Whether this level has to be recorded now, and what was before.
+    fn note(&mut self, level: Level, now: Instant) -> Option<Level> {
+        if level == self.level || self.at.is_some_and(|at| now.since(at) < RECORD_EVERY) {
+            return None;
+        }
+        self.at = Some(now);
+        Some(std::mem::replace(&mut self.level, level))
+    }
+}
+
+impl Driver {
+    /// Takes what the last observation came to, and tells the thread that made it what the engine carries by now.
+    pub fn heed(&mut self, report: Arc<Report>, now: Instant) {
+        self.report = report;
+        let pressure = &self.report.pressure;
+        if self.level.update(pressure.permille, pressure.urgent, now) {
+            let overload = self.overload();
+            tracing::info!(
+                level = overload.level.as_str(),
+                pressure = overload.pressure,
+                causes = ?cause_names(overload.causes),
+                "overload level changed"
+            );
+            self.broadcast(&Reply::Overload(overload));
+            self.parts.page.iter_mut().for_each(SignalPage::hurry);
+        }
+        if self.shedding.update(self.report.pressure.shedding, false, now) {
+            let level = translate::level(self.shedding.level());
+            self.parts.engine.handle_input(Input::OverloadChanged { level }, now);
+        }
+        self.record_levels(now);
+        // The thread that reads them may have ended.
+        self.parts.loads.send_replace(Arc::new(self.loads()));
+    }
+
+    /// The level as proxies are told of it.
+    pub(super) fn overload(&self) -> Overload {
+        Overload {
+            level: self.level.level(),
+            pressure: self.report.pressure.permille,
+            causes: self.report.pressure.causes,
+            retry_after_ms: if self.level.level() == Level::Normal { 0 } else { OVERLOAD_RETRY_AFTER_MS },
+        }
+    }
+
+    fn record_levels(&mut self, now: Instant) {
+        let why = |pressure: u16| format!("pressure {pressure} ‰: {}", cause_names(self.overload().causes).join(", "));
+        let told = (self.level.level(), why(self.report.pressure.permille), "level");
+        let shedding = (self.shedding.level(), why(self.report.pressure.shedding), "shed level");
+        for ((level, why, action), recorded) in
+            [(told, &mut self.level_log.told), (shedding, &mut self.level_log.shedding)]
+        {
+            if let Some(before) = recorded.note(level, now) {
+                let reason = (level != Level::Normal).then_some(why);
+                self.parts.audit.record(&event(ITSELF, action, "", &before.as_str(), &level.as_str(), reason));
+            }
+        }
+    }
+
+    fn loads(&self) -> Loads {
+        let engine = &self.parts.engine;
+        Loads {
+            counted: engine.counted(),
+            cap: self.parts.policy.node.cap,
+            proxies: self.connected().filter_map(|(_, session)| session.peer.pid).collect(),
+            pools: engine
+                .pools()
+                .filter_map(|pool| {
+                    Some(NamedLoad { name: engine.pool_name(pool)?.to_owned(), load: engine.pool_figures(pool)? })
+                })
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_that_flaps_is_recorded_once_in_a_while_and_as_it_is_then() {
+        let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
+        let mut recorded = Recorded::default();
+        assert_eq!(recorded.note(Level::Normal, at(0)), None);
+        assert_eq!(recorded.note(Level::High, at(1)), Some(Level::Normal));
+        assert_eq!(recorded.note(Level::Normal, at(2)), None);
+        assert_eq!(recorded.note(Level::Overloaded, at(3)), None);
+        assert_eq!(recorded.note(Level::Elevated, at(11)), Some(Level::High));
+        assert_eq!(recorded.note(Level::Elevated, at(99)), None);
+    }
+}
