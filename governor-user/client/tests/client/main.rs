@@ -3,6 +3,7 @@
 
 mod fallback;
 mod idle;
+mod interleavings;
 mod layer;
 mod ledger;
 mod nested;

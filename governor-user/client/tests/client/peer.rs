@@ -87,7 +87,7 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    async fn accept(listener: &UnixListener, welcome: Welcome) -> Self {
+    pub(crate) async fn accept(listener: &UnixListener, welcome: Welcome) -> Self {
         let (stream, _) = timeout(PATIENCE, listener.accept()).await.expect("a connection comes").unwrap();
         let mut talk = Self { stream, buffer: BytesMut::new(), heard: Vec::new(), resume: None };
         let (Request::Hello(hello), request) = talk.next().await else { panic!("the first frame is a hello") };
