@@ -73,7 +73,7 @@ fn cases() -> u32 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_time: 30_000, ..ProptestConfig::default() })]
 
     #[test]
     fn every_grant_comes_back_exactly_once_in_any_order_of_polls_and_drops(
