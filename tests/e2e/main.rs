@@ -14,6 +14,7 @@ mod official;
 mod overload;
 mod page;
 mod plans;
+mod quickstart;
 mod replay;
 mod secrets;
 mod sessions;

@@ -167,3 +167,10 @@ pub(crate) fn status_of(address: SocketAddr, line: &str) -> u16 {
     stream.read_to_string(&mut answer).unwrap();
     answer.split(' ').nth(1).unwrap().parse().unwrap()
 }
+
+/// The guide's own ten lines.
+pub(crate) fn quickstart(socket: &Path, secret: &str) -> Program {
+    let mut command = Command::new(example("quickstart"));
+    command.arg(socket).env("NODE_SECRET", secret);
+    Program::run("quickstart", command)
+}

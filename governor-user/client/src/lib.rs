@@ -4,6 +4,8 @@
 //! - [`Governor`] is the handle; [`Governor::acquire`] gives a [`Lease`] or says why not ([`Refused`]).
 //! - [`tower::GovernorLayer`] does both for an HTTP server, and holds the lease until the response body ends.
 //!
+//! The [`guide`] leads from zero to a protected gateway.
+//!
 //! # Quick start
 //!
 //! ```
@@ -43,6 +45,8 @@ mod config;
 mod error;
 mod exchange;
 mod fallback;
+#[doc = include_str!("guide.md")]
+pub mod guide {}
 pub mod http;
 mod lease;
 mod session;
