@@ -1,5 +1,14 @@
 //! The example gateway in front of the example upstream, governed by a real daemon: what survives which death.
 
+mod browser;
+mod callers;
+mod drain;
+mod members;
+mod nested;
+mod pools;
+mod websocket;
+mod workers;
+
 use crate::site::{accounts, chat, cool, gateway, status_of, upstream};
 use serde_json::json;
 use support::daemon::Setup;

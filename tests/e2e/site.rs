@@ -1,10 +1,12 @@
 //! A whole site on loopback: the example upstream, the example gateway, and clients that read streams by hand.
 
 use crate::world::SOON;
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 use support::bins::example;
 use support::cgroup::Cgroup;
 
@@ -39,6 +41,28 @@ impl Program {
         output.read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{name} said {line:?}"));
         Self { child, address: address.parse().unwrap(), _output: output, log, _folder: folder }
+    }
+
+    /// SIGTERM, as an operator would.
+    pub(crate) fn terminate(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+    }
+
+    /// Whether it has ended by itself, and how.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// Waits for it to end by itself.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let bound = Instant::now() + SOON;
+        loop {
+            match self.ended() {
+                Some(status) => return status,
+                None => assert!(Instant::now() < bound, "it does not end\n{}", self.log()),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// SIGKILL, as a crash would.
@@ -82,8 +106,14 @@ pub(crate) fn upstream(accounts: u32, slots: u32) -> Program {
 
 /// A gateway in front of it.
 pub(crate) fn gateway(upstream: &Program, socket: &Path) -> Program {
-    let socket = socket.to_str().unwrap();
-    Program::start("gateway", &["--upstream", &upstream.address.to_string(), "--socket", socket])
+    gateway_with(upstream, socket, &[])
+}
+
+/// A gateway in front of it with more arguments.
+pub(crate) fn gateway_with(upstream: &Program, socket: &Path, more: &[&str]) -> Program {
+    let (upstream, socket) = (upstream.address.to_string(), socket.to_str().unwrap());
+    let arguments = [&["--upstream", &upstream, "--socket", socket], more].concat();
+    Program::start("gateway", &arguments)
 }
 
 /// A gateway whose sockets are this cgroup's from the first on.
@@ -110,6 +140,17 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// Reads the head of an answer.
+    pub(crate) fn read(stream: TcpStream) -> Self {
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(reader.read_line(&mut head).unwrap() > 0, "the server closed: {head:?}");
+        }
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Self { status, head, reader }
+    }
+
     /// Waits for the first bytes of the body.
     pub(crate) fn first_bytes(&mut self) -> usize {
         self.reader.fill_buf().unwrap().len()
@@ -122,6 +163,18 @@ impl Answer {
         text
     }
 
+    /// Reads a body of JSON to its end.
+    pub(crate) fn json(self) -> serde_json::Value {
+        let text = self.body();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
+    }
+
+    /// The connection, for what follows the head of an answer that was upgraded.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        assert!(self.reader.buffer().is_empty(), "nothing was sent yet");
+        self.reader.into_inner()
+    }
+
     /// The value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
@@ -131,41 +184,46 @@ impl Answer {
     }
 }
 
-/// One chat request with this API key, up to the end of the answer's head.
+/// One chat request with this API key, up to the end of the answer's head. The answer is a stream.
 pub(crate) fn chat(gateway: SocketAddr, key: &str) -> Answer {
-    let body = r#"{"model":"m","stream":true,"messages":[]}"#;
-    let mut stream = TcpStream::connect(gateway).unwrap();
+    post(gateway, "/v1/chat/completions", key, r#"{"model":"m","stream":true,"messages":[]}"#)
+}
+
+/// One request with this API key, up to the end of the answer's head.
+pub(crate) fn post(gateway: SocketAddr, path: &str, key: &str, body: &str) -> Answer {
+    let head = format!("Authorization: Bearer {key}\r\nContent-Type: application/json\r\nConnection: close");
+    request(gateway, &format!("POST {path}"), &head, body)
+}
+
+/// One request with these headers, up to the end of the answer's head.
+pub(crate) fn request(server: SocketAddr, line: &str, headers: &str, body: &str) -> Answer {
+    let mut stream = TcpStream::connect(server).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
-    write!(
-        stream,
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .unwrap();
-    let mut reader = BufReader::new(stream);
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        assert!(reader.read_line(&mut head).unwrap() > 0, "the gateway closed: {head:?}");
-    }
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    Answer { status, head, reader }
+    let length = body.len();
+    write!(stream, "{line} HTTP/1.1\r\nHost: gateway\r\n{headers}\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+    Answer::read(stream)
 }
 
 /// From now on an account of the upstream answers 429 to new requests, for so many seconds.
 pub(crate) fn cool(upstream: SocketAddr, account: &str, seconds: u32) {
-    let answer = status_of(upstream, &format!("POST /admin/cool?account={account}&seconds={seconds}"));
+    cool_with(upstream, account, seconds, 429);
+}
+
+/// The same with another status.
+pub(crate) fn cool_with(upstream: SocketAddr, account: &str, seconds: u32, status: u16) {
+    let query = format!("account={account}&seconds={seconds}&status={status}");
+    let answer = status_of(upstream, &format!("POST /admin/cool?{query}"));
     assert!((200..300).contains(&answer), "{answer}");
+}
+
+/// What the upstream counted.
+pub(crate) fn stats(upstream: SocketAddr) -> serde_json::Value {
+    request(upstream, "GET /admin/stats", "Connection: close", "").json()
 }
 
 /// The status of the answer to a request without a body, `METHOD PATH`.
 pub(crate) fn status_of(address: SocketAddr, line: &str) -> u16 {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(SOON)).unwrap();
-    write!(stream, "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.split(' ').nth(1).unwrap().parse().unwrap()
+    request(address, line, "Connection: close", "").status
 }
 
 /// The guide's own ten lines.

@@ -60,6 +60,11 @@ pub(crate) fn ensure_with_programs() -> Result<()> {
     ensure()
 }
 
+/// Brings the programs that only a whole run of the tests needs. What cannot be had is said, and missed where it is used.
+pub(crate) fn ensure_full_programs() {
+    system::ensure_full();
+}
+
 /// The folders of the tools. Always below the workspace's own `target`, whatever `CARGO_TARGET_DIR` says, because
 /// `.cargo/config.toml` has to name the place for a plain `cargo build`.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 //! and compiles nothing twice.
 
 mod deny;
+mod pingora;
 mod tally;
 
 use crate::{bench, exec, setup, vm};
@@ -30,7 +31,7 @@ const NOT_EMULATED: [&str; 4] = ["campaign::", "restart::", "scale::", "surround
 /// Flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Longer campaigns too: simulations in release mode, a minute of hostile bytes for every parser, 100,000 connections of every ending, licences and sources of all dependencies
+    /// Longer campaigns too: simulations in release mode, a minute of hostile bytes for every parser, 100,000 connections of every ending, the example on Pingora, licences and sources of all dependencies
     #[arg(long)]
     full: bool,
     /// Only these [default: all]
@@ -196,6 +197,7 @@ fn full(report: &mut Report) {
         let mut command = cargo(&["test", "--package", "governor-user", "--features", "native-histograms", "--lib"]);
         tally::tests(command.arg("metrics::"))
     });
+    report.step("pingora", pingora::run);
     report.step("deny", deny::run);
 }
 

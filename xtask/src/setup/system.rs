@@ -23,13 +23,26 @@ const PROGRAMS: [Program; 8] = [
     ("promtool", "prometheus", "tests check the alert rules with it"),
 ];
 
+/// What only `cargo xtask test --full` needs.
+const FULL_PROGRAMS: [Program; 1] =
+    [("cmake", "cmake", "the compression library of the Pingora example is built with it")];
+
 /// Asked by Debian's packages before they start a service (deb-policy-rc.d: 101 forbids it).
 const SERVICE_POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// Installs what is missing. Missing programs are a failure only for the tests that use them, so being unable to
 /// install them is said and survived.
 pub(super) fn ensure() {
-    let missing: Vec<_> = PROGRAMS.into_iter().filter(|(program, ..)| !on_path(program)).collect();
+    bring(&PROGRAMS);
+}
+
+/// The same for what only whole runs need.
+pub(super) fn ensure_full() {
+    bring(&FULL_PROGRAMS);
+}
+
+fn bring(programs: &[Program]) {
+    let missing: Vec<_> = programs.iter().copied().filter(|(program, ..)| !on_path(program)).collect();
     let mut packages: Vec<&str> = missing.iter().map(|(_, package, _)| *package).collect();
     packages.dedup();
     if packages.is_empty() {

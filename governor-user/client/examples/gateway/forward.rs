@@ -1,72 +1,82 @@
 //! Sends a request on to the provider and streams the answer back. A refusal before the first byte of the answer is
 //! reported and tried once more on another account, unseen by the client. Knows which account to use, never why.
 
+use crate::answer::problem;
+use crate::drain::Drain;
+use crate::headers::end_to_end;
+use crate::reset::reset;
 use crate::seat::{Admission, Seat, Setback};
-use axum::Json;
+use crate::upgrade;
+use crate::upstream::{Failure, Upstream};
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, RETRY_AFTER};
 use axum::http::request::Parts;
-use axum::http::uri::{Authority, PathAndQuery, Scheme};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use governor_client::LeaseHandle;
-use governor_client::http::routes::{Route, classify};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use governor_client::http::routes::{Route, of};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
-use serde_json::json;
+use jiff::Timestamp;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A request is kept in memory until its answer begins, because it may have to be sent twice.
 const LONGEST_REQUEST: usize = 8 * 1024 * 1024;
 
-/// How the provider is told whose slot to use, in place of the client's key.
-const ACCOUNT: HeaderName = HeaderName::from_static("x-account");
-
-/// Meant for one connection only (RFC 9110, 7.6.1), so never forwarded.
-const HOP_BY_HOP: [HeaderName; 8] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    HeaderName::from_static("proxy-authorization"),
-    HeaderName::from_static("te"),
-    HeaderName::from_static("trailer"),
-    HeaderName::from_static("transfer-encoding"),
-    HeaderName::from_static("upgrade"),
-];
-
-/// The provider, and who decides which of its accounts a request uses.
+/// The providers, and who decides which of their accounts a request uses.
 #[derive(Debug)]
 pub(crate) struct Proxy {
-    upstream: Authority,
-    client: Client<HttpConnector, Full<Bytes>>,
+    upstream: Upstream,
     admission: Admission,
+    drain: Drain,
 }
 
 impl Proxy {
-    /// Forwards to `upstream`.
-    pub(crate) fn new(upstream: Authority, admission: Admission) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(Duration::from_secs(5)));
-        Self { upstream, client: Client::builder(TokioExecutor::new()).build(connector), admission }
+    /// Forwards to `upstream`; what `admission` lets through.
+    pub(crate) fn new(upstream: Upstream, admission: Admission, drain: Drain) -> Self {
+        Self { upstream, admission, drain }
     }
 }
 
 /// One request's way through the gateway.
 pub(crate) async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
-    let (head, body) = request.into_parts();
-    let Some(seat) = proxy.seat(&head) else { return refusal() };
-    let body = match Limited::new(body, LONGEST_REQUEST).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => return StatusCode::PAYLOAD_TOO_LARGE.into_response(),
-        Err(_) => return StatusCode::BAD_REQUEST.into_response(),
+    let (mut head, body) = request.into_parts();
+    let Some(mut seat) = proxy.seat(&head) else {
+        return problem(&head, StatusCode::TOO_MANY_REQUESTS, "all upstream accounts are busy");
     };
-    proxy.answer(&head, &body, seat).await
+    let upgrade = upgrade::take(&mut head);
+    // What a client sends after it asked for an upgrade is not part of the request any more.
+    let body = if upgrade.is_some() { Body::empty() } else { body };
+    let body = match read(body).await {
+        Ok(body) => body,
+        Err(status) => return problem(&head, status, "the request's body cannot be read"),
+    };
+    match proxy.answer(&head, &body, &mut seat).await {
+        Ok(response) => match upgrade {
+            Some(client) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                upgrade::join(client, response, seat, proxy.drain.stay())
+            }
+            Some(_) | None => pass_on(response, seat),
+        },
+        Err(failure) => {
+            tracing::warn!(%failure, path = head.uri.path(), "no answer");
+            let status = match failure {
+                Failure::NoAddress | Failure::Broken(_) => StatusCode::BAD_GATEWAY,
+                Failure::Silent => StatusCode::GATEWAY_TIMEOUT,
+            };
+            problem(&head, status, "the upstream did not answer")
+        }
+    }
+}
+
+/// A request's body in one piece.
+pub(crate) async fn read(body: Body) -> Result<Bytes, StatusCode> {
+    match Limited::new(body, LONGEST_REQUEST).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(StatusCode::PAYLOAD_TOO_LARGE),
+        Err(_) => Err(StatusCode::BAD_REQUEST),
+    }
 }
 
 impl Proxy {
@@ -74,10 +84,10 @@ impl Proxy {
     fn seat(&self, head: &Parts) -> Option<Seat> {
         match &self.admission {
             Admission::Governor(governor) => Some(match head.extensions.get::<LeaseHandle>() {
-                Some(lease) => Seat::Lease(lease.clone(), governor.clone()),
+                Some(lease) => Seat::leased(lease.clone(), head.extensions.get().cloned(), governor.clone()),
                 None => Seat::Exempt,
             }),
-            Admission::FirstCome(pool) => match classify(&head.method, head.uri.path()) {
+            Admission::FirstCome(pool) => match of(head) {
                 Route::Counted(_) => pool.take(Instant::now()).map(Seat::Slot),
                 Route::Exempt | Route::ExemptStream | Route::Unlisted => Some(Seat::Exempt),
             },
@@ -85,75 +95,45 @@ impl Proxy {
     }
 
     /// Tries one account, and one more when the first refuses.
-    async fn answer(&self, head: &Parts, body: &Bytes, mut seat: Seat) -> Response {
-        let mut tried = self.attempt(head, body, &seat).await;
-        if let Some(setback) = setback(tried.as_ref().ok()) {
+    async fn answer(&self, head: &Parts, body: &Bytes, seat: &mut Seat) -> Result<Response<Incoming>, Failure> {
+        let tried = self.attempt(head, body, seat).await;
+        // Who was silent may still be at work on it: asking another would double that work.
+        let silent = matches!(tried, Err(Failure::Silent));
+        if setback(&tried).is_none_or(|setback| !seat.report(setback)) || silent || !seat.move_away().await {
+            return tried;
+        }
+        let again = self.attempt(head, body, seat).await;
+        if let Some(setback) = setback(&again) {
             seat.report(setback);
-            if seat.move_away().await {
-                tried = self.attempt(head, body, &seat).await;
-                if let Some(setback) = self::setback(tried.as_ref().ok()) {
-                    seat.report(setback);
-                }
-            }
         }
-        match tried {
-            Ok(response) => pass_on(response, seat),
-            Err(error) => {
-                tracing::warn!(error = %error, "upstream does not answer");
-                (StatusCode::BAD_GATEWAY, "upstream does not answer\n").into_response()
-            }
-        }
+        again
     }
 
-    async fn attempt(
-        &self,
-        head: &Parts,
-        body: &Bytes,
-        seat: &Seat,
-    ) -> Result<hyper::Response<Incoming>, hyper_util::client::legacy::Error> {
-        let mut request = hyper::Request::new(Full::from(body.clone()));
-        *request.method_mut() = head.method.clone();
-        *request.uri_mut() = self.uri(&head.uri);
-        let headers = request.headers_mut();
-        *headers = end_to_end(&head.headers);
-        // The client's key ends here; the account's own key takes its place at a real provider.
-        for name in [AUTHORIZATION, HeaderName::from_static("x-api-key"), ACCOUNT, HOST, CONTENT_LENGTH] {
-            headers.remove(name);
-        }
-        if let Some(member) = seat.member().and_then(|member| HeaderValue::from_str(&member).ok()) {
-            headers.insert(ACCOUNT, member);
-        }
-        self.client.request(request).await
-    }
-
-    fn uri(&self, asked: &Uri) -> Uri {
-        let mut parts = asked.clone().into_parts();
-        parts.scheme = Some(Scheme::HTTP);
-        parts.authority = Some(self.upstream.clone());
-        // `OPTIONS *` and `CONNECT host` have no path to forward.
-        let path = parts.path_and_query.filter(|path| path.as_str().starts_with('/'));
-        parts.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
-        Uri::from_parts(parts).expect("a URI with scheme, authority and path is complete")
+    async fn attempt(&self, head: &Parts, body: &Bytes, seat: &Seat) -> Result<Response<Incoming>, Failure> {
+        self.upstream.ask(head, body, seat.pool(), seat.member().as_deref()).await
     }
 }
 
 /// Whether the account itself refused or failed, as opposed to answering with an error about the request.
-fn setback(response: Option<&hyper::Response<Incoming>>) -> Option<Setback> {
-    let Some(response) = response else { return Some(Setback::Overloaded) };
-    match response.status().as_u16() {
-        429 => Some(Setback::RateLimited(reset(response.headers()))),
-        529 => Some(Setback::Overloaded),
+fn setback(tried: &Result<Response<Incoming>, Failure>) -> Option<Setback> {
+    match tried {
+        Ok(response) => refusal(response.status(), response.headers()),
+        Err(Failure::Broken(_) | Failure::Silent) => Some(Setback::Overloaded),
+        Err(Failure::NoAddress) => None,
+    }
+}
+
+/// 429 is about the account; 529, and OpenAI's 503, are about the provider.
+fn refusal(status: StatusCode, headers: &HeaderMap) -> Option<Setback> {
+    match status.as_u16() {
+        429 => Some(Setback::RateLimited(reset(headers, Timestamp::now()))),
+        503 | 529 => Some(Setback::Overloaded),
         _ => None,
     }
 }
 
-fn reset(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
-    Some(Duration::from_secs(seconds))
-}
-
 /// The provider's answer, byte by byte as it comes.
-fn pass_on(response: hyper::Response<Incoming>, seat: Seat) -> Response {
+fn pass_on(response: Response<Incoming>, seat: Seat) -> Response {
     let (mut head, body) = response.into_parts();
     head.headers = end_to_end(&head.headers);
     // The body owns the seat: a slot is in use until the last byte is out or the client is gone.
@@ -164,74 +144,28 @@ fn pass_on(response: hyper::Response<Incoming>, seat: Seat) -> Response {
     Response::from_parts(head, Body::new(body))
 }
 
-/// What of a message's headers is meant for its final reader.
-fn end_to_end(headers: &HeaderMap) -> HeaderMap {
-    let mut kept = headers.clone();
-    let named = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    for name in named.flat_map(|names| names.split(',')) {
-        kept.remove(name.trim());
-    }
-    for name in HOP_BY_HOP {
-        kept.remove(name);
-    }
-    kept
-}
-
-/// No slot and no governor. Without knowing whose turn it is there is nothing to say about when to come back.
-fn refusal() -> Response {
-    let body = json!({"error": {
-        "message": "all upstream accounts are busy",
-        "type": "rate_limit_error",
-        "param": null,
-        "code": "pool_exhausted",
-    }});
-    (StatusCode::TOO_MANY_REQUESTS, Json(body)).into_response()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::first_come::FirstCome;
+    use axum::http::HeaderValue;
+    use std::time::Duration;
 
     #[test]
-    fn headers_of_one_connection_are_not_forwarded() {
-        let rows = [
-            ("connection", "close, X-Private"),
-            ("x-private", "1"),
-            ("transfer-encoding", "chunked"),
-            ("te", "trailers"),
-            ("content-type", "text/plain"),
-            ("x-public", "2"),
-        ];
-        let headers: HeaderMap = rows
-            .into_iter()
-            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
-            .collect();
-        let kept = end_to_end(&headers);
-        let mut names: Vec<_> = kept.keys().map(HeaderName::as_str).collect();
-        names.sort_unstable();
-        assert_eq!(names, ["content-type", "x-public"]);
-    }
-
-    #[test]
-    fn path_and_query_are_kept_and_the_authority_is_the_upstreams() {
-        let authority = Authority::from_static("127.0.0.1:9");
-        let proxy = Proxy::new(authority, Admission::FirstCome(Arc::new(FirstCome::new(1, 1))));
-        for (asked, sent) in [
-            ("/v1/messages?beta=true", "http://127.0.0.1:9/v1/messages?beta=true"),
-            ("http://elsewhere/x", "http://127.0.0.1:9/x"),
-            ("*", "http://127.0.0.1:9/"),
-            ("host:1", "http://127.0.0.1:9/"),
+    fn only_what_is_about_the_account_or_its_provider_is_a_setback() {
+        let mut headers = HeaderMap::new();
+        headers.insert("retry-after", HeaderValue::from_static("30"));
+        for (status, expected) in [
+            (200, None),
+            (400, None),
+            (401, None),
+            (404, None),
+            (500, None),
+            (429, Some(Setback::RateLimited(Some(Duration::from_secs(30))))),
+            (503, Some(Setback::Overloaded)),
+            (529, Some(Setback::Overloaded)),
         ] {
-            assert_eq!(proxy.uri(&asked.parse().unwrap()).to_string(), sent);
+            assert_eq!(refusal(StatusCode::from_u16(status).unwrap(), &headers), expected, "{status}");
         }
-    }
-
-    #[test]
-    fn a_reset_is_read_in_whole_seconds() {
-        for (value, reset_seconds) in [("30", Some(30)), ("0", Some(0)), ("soon", None), ("-1", None)] {
-            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(value))]);
-            assert_eq!(reset(&headers), reset_seconds.map(Duration::from_secs), "{value}");
-        }
+        assert_eq!(refusal(StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new()), Some(Setback::RateLimited(None)));
     }
 }

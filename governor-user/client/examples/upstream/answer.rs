@@ -5,7 +5,7 @@ use crate::accounts::Refusal;
 use crate::dialect::{Dialect, Stop, Voice};
 use crate::provider::{Provider, Slot};
 use crate::question::Question;
-use crate::refusal::{malformed, refusal};
+use crate::refusal::{failure, malformed, refusal};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -14,7 +14,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde_json::{Value, json};
-use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,19 +33,29 @@ pub(crate) async fn answer(State(provider): State<Arc<Provider>>, request: Reque
         Ok(slot) => slot,
         Err(refused) => return refusal(dialect, refused, provider.slots),
     };
+    let fault = question.simulate();
+    if let Some(status) = fault.status {
+        return failure(dialect, status);
+    }
+    if fault.hang {
+        std::future::pending::<()>().await;
+    }
+    tokio::time::sleep(Duration::from_millis(fault.delay_ms)).await;
+    let every = fault.word_ms.map_or(WORD_EVERY, |ms| Duration::from_millis(ms.max(1)));
     let draw = provider.draw();
     let voice = Voice::new(dialect, &question, draw.number);
     let ends = Instant::now() + draw.duration;
     if question.streams() {
         tokio::time::sleep(draw.thought).await;
-        let speech = Speech { voice, ends, words: 0, most: question.max_tokens.unwrap_or(u32::MAX), slot: Some(slot) };
+        let most = question.max_tokens.unwrap_or(u32::MAX);
+        let speech = Speech { voice, every, ends, words: 0, most, cut_after: fault.cut_after, slot: Some(slot) };
         let parts = stream::unfold(speech, |mut speech| async move {
             let part = speech.next().await?;
-            Some((Ok::<_, Infallible>(part), speech))
+            Some((part, speech))
         });
         return ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(parts)).into_response();
     }
-    let said = u32::try_from(draw.duration.as_millis() / WORD_EVERY.as_millis()).unwrap_or(u32::MAX).max(1);
+    let said = u32::try_from(draw.duration.as_millis() / every.as_millis()).unwrap_or(u32::MAX).max(1);
     let words = said.min(question.max_tokens.unwrap_or(u32::MAX).max(1));
     tokio::time::sleep(draw.duration * words / said).await;
     drop(slot);
@@ -97,30 +107,37 @@ pub(crate) fn take(provider: &Arc<Provider>, headers: &HeaderMap) -> Result<Slot
 #[derive(Debug)]
 struct Speech {
     voice: Voice,
+    every: Duration,
     ends: Instant,
     words: u32,
     /// The question allows no more words.
     most: u32,
+    /// After so many the connection breaks.
+    cut_after: Option<u32>,
     slot: Option<Slot>,
 }
 
 impl Speech {
-    /// What is said next; `None` when all is said.
-    async fn next(&mut self) -> Option<Bytes> {
+    /// What is said next; `None` when all is said. An error breaks the connection.
+    async fn next(&mut self) -> Option<io::Result<Bytes>> {
         self.slot.as_ref()?;
         if self.words == 0 {
             self.words = 1;
-            return Some([self.voice.opening(), self.voice.word(1)].concat().into());
+            return Some(Ok([self.voice.opening(), self.voice.word(1)].concat().into()));
         }
         let left = self.ends.saturating_duration_since(Instant::now());
-        tokio::time::sleep(left.min(WORD_EVERY)).await;
-        let stop = if left <= WORD_EVERY { Some(Stop::End) } else { (self.words >= self.most).then_some(Stop::Length) };
+        tokio::time::sleep(left.min(self.every)).await;
+        if self.cut_after.is_some_and(|cut| self.words >= cut) {
+            self.slot = None;
+            return Some(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        let stop = if left <= self.every { Some(Stop::End) } else { (self.words >= self.most).then_some(Stop::Length) };
         if let Some(stop) = stop {
             // The slot is free before the reader can see the end, as the account of a provider would be.
             self.slot = None;
-            return Some(self.voice.closing(self.words, stop));
+            return Some(Ok(self.voice.closing(self.words, stop)));
         }
         self.words += 1;
-        Some(self.voice.word(self.words))
+        Some(Ok(self.voice.word(self.words)))
     }
 }

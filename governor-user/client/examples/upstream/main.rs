@@ -8,6 +8,9 @@
 //! | `POST /v1/embeddings`, `/v1/moderations` | after a short thought |
 //! | `GET /v1/realtime` | a WebSocket that says back what it is told |
 //!
+//! A question may say how its answer is to go wrong: `"simulate": {"status": 502}`, `{"delay_ms": 900}`, `{"hang": true}`,
+//! `{"cut_after": 3}`; `{"word_ms": 20}` sets the pace, `"max_tokens": 3` the longest answer in words.
+//!
 //! | request of whoever runs the test | answer |
 //! |---|---|
 //! | `GET /admin/stats` | streams per account, integrals of use since the last reset |

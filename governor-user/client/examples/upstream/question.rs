@@ -20,6 +20,25 @@ pub(crate) struct Question {
     /// Longest answer in words.
     #[serde(default, alias = "max_completion_tokens")]
     pub(crate) max_tokens: Option<u32>,
+    /// How this answer is to go wrong.
+    #[serde(default)]
+    pub(crate) simulate: Option<Simulate>,
+}
+
+/// What no real provider would do on request, and every one does at some time.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Simulate {
+    /// Answer at once with this status and no more.
+    pub(crate) status: Option<u16>,
+    /// Say nothing for so long.
+    pub(crate) delay_ms: u64,
+    /// Say nothing at all, and go on holding the slot.
+    pub(crate) hang: bool,
+    /// Break the connection after so many streamed words.
+    pub(crate) cut_after: Option<u32>,
+    /// Time between two words.
+    pub(crate) word_ms: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -42,6 +61,11 @@ impl Question {
     /// Whether the answer is to come word by word.
     pub(crate) fn streams(&self) -> bool {
         self.stream == Some(true)
+    }
+
+    /// How it is to go wrong.
+    pub(crate) fn simulate(&self) -> Simulate {
+        self.simulate.unwrap_or_default()
     }
 
     /// A question from its bytes.
@@ -68,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_is_no_question_is_said_to_be_none() {
-        for wrong in ["", "[", "7", r#"{"max_tokens":-1}"#, r#"{"stream":"yes"}"#] {
+        for wrong in ["", "[", "7", r#"{"max_tokens":-1}"#, r#"{"stream":"yes"}"#, r#"{"simulate":{"statsu":502}}"#] {
             assert!(Question::read(wrong.as_bytes()).is_err(), "{wrong}");
         }
     }

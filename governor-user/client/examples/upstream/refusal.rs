@@ -33,6 +33,17 @@ pub(crate) fn malformed(dialect: Dialect, message: &str) -> Response {
     respond(StatusCode::BAD_REQUEST, dialect, &error, HeaderMap::new())
 }
 
+/// The answer of a provider that is itself in trouble.
+pub(crate) fn failure(dialect: Dialect, status: u16) -> Response {
+    let message = "the simulation was told to fail";
+    let error = match dialect {
+        Dialect::OpenAi => json!({"message": message, "type": "server_error", "param": null, "code": null}),
+        Dialect::Anthropic => json!({"type": "api_error", "message": message}),
+    };
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    respond(status, dialect, &error, HeaderMap::new())
+}
+
 /// 429. `Retry-After` is in whole seconds, rounded up, at least 1.
 fn rate_limited(dialect: Dialect, message: &str, retry_after: Duration, slots: u32) -> Response {
     let millis = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX).max(1);
