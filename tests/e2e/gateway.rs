@@ -9,8 +9,10 @@ mod pools;
 mod websocket;
 mod workers;
 
-use crate::site::{accounts, chat, cool, gateway, status_of, upstream};
+use crate::site::{accounts, chat, cool, gateway, request, status_of, upstream};
+use crate::world::SOON;
 use serde_json::json;
+use std::time::Instant;
 use support::daemon::Setup;
 
 #[test]
@@ -110,4 +112,27 @@ fn health_checks_pass_while_everything_else_is_refused() {
     let body: serde_json::Value = serde_json::from_str(&refused.body()).unwrap();
     assert_eq!(body["error"]["code"], "overloaded");
     assert_eq!(status_of(gateway.address, "GET /healthz"), 200);
+}
+
+#[test]
+fn the_gateways_figures_show_what_the_daemons_page_tells_and_nothing_when_it_tells_nothing() {
+    let mut daemon = Setup::new(&accounts(2, 2, "")).start();
+    let upstream = upstream(2, 2);
+    let gateway = gateway(&upstream, &daemon.socket());
+    let figures = |fits: &dyn Fn(&str) -> bool| {
+        let bound = Instant::now() + SOON;
+        loop {
+            let text = request(gateway.address, "GET /metrics", "Connection: close", "").body();
+            if fits(&text) {
+                return;
+            }
+            assert!(Instant::now() < bound, "{text}");
+        }
+    };
+    let mut stream = chat(gateway.address, "sk-one");
+    assert!(stream.first_bytes() > 0);
+    let rows = ["gateway_leases 1", "gateway_pool_in_flight 1", "gateway_pool_capacity 4", "gateway_node_requests 1"];
+    figures(&|text| rows.iter().all(|row| text.lines().any(|line| line == *row)));
+    daemon.kill();
+    figures(&|text| !text.contains("gateway_pool_") && text.contains("gateway_governor_connected 0"));
 }

@@ -56,6 +56,23 @@ fn answers(provider: Provider, reason: &str) {
 }
 
 #[test]
+fn openais_client_talks_over_a_websocket_and_reads_why_it_may_not() {
+    let mut site = Site::new(Provider::OpenAi);
+    let heard = site.client.talk(5);
+    let pieces: Vec<_> = (0..5).map(|number| format!("piece{number}")).collect();
+    assert_eq!(heard["heard"], serde_json::json!(pieces), "{heard}");
+    site.daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0 && pools[0]["granted_total"] == 1);
+    let held = chat(site.gateway.address, "sk-first");
+    let refused = site.client.talk(1);
+    assert_eq!(
+        (&refused["status"], &refused["headers"]["x-governor-origin"]),
+        (&429.into(), &"pool".into()),
+        "{refused}"
+    );
+    drop(held);
+}
+
+#[test]
 fn openais_client_raises_what_its_users_catch() {
     let overloaded = ["InternalServerError", "APIStatusError"];
     refusals(Provider::OpenAi, &overloaded, |body| {

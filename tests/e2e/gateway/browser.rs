@@ -47,7 +47,8 @@ fn serve(page: String) -> SocketAddr {
 /// What the page at `origin` saw.
 fn browse(origin: SocketAddr) -> Value {
     let profile = tempfile::tempdir().unwrap();
-    let output = Command::new("chromium")
+    let output = Command::new("timeout")
+        .args(["--kill-after=5", "120", "chromium"])
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"])
         .args(["--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"])
         .args(["--no-proxy-server", "--virtual-time-budget=20000", "--dump-dom"])

@@ -62,6 +62,15 @@ fn a_providers_refusal_that_nobody_can_take_over_passes_as_it_is_but_for_its_ori
     assert_eq!(passed.header("anthropic-ratelimit-requests-remaining"), Some(reset.as_str()));
     assert!(passed.header("x-governor-decision").is_none(), "governor decided nothing: {}", passed.head);
     assert_eq!(passed.json(), direct);
+
+    // From now on the governor knows: it refuses by itself, until the reset that the provider named.
+    let refused = post(gateway.address, "/v1/messages", "sk-one", "{}");
+    assert_eq!((refused.status, refused.header("x-governor-origin")), (429, Some("upstream")), "{}", refused.head);
+    let id = refused.header("x-governor-decision").unwrap().to_owned();
+    assert_eq!(daemon.get(&format!("/v1/explain/{id}"))["reason"], "all_cooling");
+    let seconds: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((280..=301).contains(&seconds), "{}", refused.head);
+    assert_eq!(stats(upstream.address)["refused_cooling_total"], 2);
     daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0);
 }
 

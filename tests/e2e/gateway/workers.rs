@@ -11,7 +11,7 @@ fn four_worker_processes_share_one_pool_and_one_that_dies_leaves_its_slots_to_th
     let daemon = Setup::new(&accounts(2, 4, "")).start();
     let upstream = upstream(2, 4);
     let mut workers: Vec<_> = (0..4).map(|_| gateway(&upstream, &daemon.socket())).collect();
-    // The two slots a worker would have if the pool were divided, and two more for the first.
+    // The first holds more than a quarter of the pool, which no fixed division would allow.
     let mut held: Vec<Vec<_>> = workers.iter().map(|worker| vec![chat(worker.address, "sk-one")]).collect();
     held[0].extend((0..4).map(|_| chat(workers[0].address, "sk-one")));
     for stream in held.iter_mut().flatten() {

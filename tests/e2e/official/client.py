@@ -1,7 +1,7 @@
 """Drives the official OpenAI or Anthropic client: one request a line, its outcome as one line of JSON.
 
 Usage: client.py {openai|anthropic} BASE_URL
-A line: {"key": "sk-…", "stream": true, "words": 3, "retries": 0}
+A line: {"key": "sk-…", "stream": true, "words": 3, "retries": 0}, or, with OpenAI's, {"key": "sk-…", "events": 3}
 """
 
 import json
@@ -23,7 +23,7 @@ class Delays(logging.Handler):
 def openai(ask):
     import openai
 
-    client = openai.OpenAI(base_url=f"{BASE_URL}/v1", api_key=ask["key"], max_retries=ask["retries"])
+    client = openai.OpenAI(base_url=f"{BASE_URL}/v1", api_key=ask["key"], max_retries=ask["retries"], timeout=60)
     question = {"model": "demo", "messages": [{"role": "user", "content": "hello"}], "max_tokens": ask["words"]}
     if not ask["stream"]:
         answer = client.chat.completions.create(**question)
@@ -39,10 +39,27 @@ def openai(ask):
     return text, words, reason
 
 
+def realtime(ask):
+    """Sends events over a WebSocket to a provider that says them back."""
+    import openai
+    from websockets.exceptions import InvalidStatus
+
+    client = openai.OpenAI(base_url=f"{BASE_URL}/v1", api_key=ask["key"], timeout=60)
+    heard = []
+    try:
+        with client.realtime.connect(model="demo") as connection:
+            for number in range(ask["events"]):
+                connection.send({"type": "input_audio_buffer.append", "audio": f"piece{number}"})
+                heard.append(connection.recv().audio)
+    except InvalidStatus as refused:
+        return {"status": refused.response.status_code, "headers": dict(refused.response.headers)}
+    return {"heard": heard}
+
+
 def anthropic(ask):
     import anthropic
 
-    client = anthropic.Anthropic(base_url=BASE_URL, api_key=ask["key"], max_retries=ask["retries"])
+    client = anthropic.Anthropic(base_url=BASE_URL, api_key=ask["key"], max_retries=ask["retries"], timeout=60)
     question = {"model": "demo", "messages": [{"role": "user", "content": "hello"}], "max_tokens": ask["words"]}
     if not ask["stream"]:
         message = client.messages.create(**question)
@@ -55,6 +72,8 @@ def anthropic(ask):
 
 
 def outcome(ask):
+    if "events" in ask:
+        return realtime(ask)
     DELAYS.clear()
     try:
         text, words, reason = {"openai": openai, "anthropic": anthropic}[PROVIDER](ask)

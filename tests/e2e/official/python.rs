@@ -41,7 +41,15 @@ impl Client {
 
     /// One request for an answer of so many words, tried again at most so often, and what came of it.
     pub(super) fn ask(&mut self, stream: bool, words: u32, retries: u32) -> Value {
-        let line = json!({"key": "sk-official", "stream": stream, "words": words, "retries": retries});
+        self.tell(&json!({"key": "sk-official", "stream": stream, "words": words, "retries": retries}))
+    }
+
+    /// So many events over a WebSocket, and what came back. OpenAI's only.
+    pub(super) fn talk(&mut self, events: u32) -> Value {
+        self.tell(&json!({"key": "sk-official", "events": events}))
+    }
+
+    fn tell(&mut self, line: &Value) -> Value {
         writeln!(self.input, "{line}").unwrap();
         let mut answer = String::new();
         self.output.read_line(&mut answer).unwrap();

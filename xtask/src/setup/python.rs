@@ -5,6 +5,7 @@ use super::{Tools, step, system};
 use crate::exec;
 use anyhow::{Context, Result, bail};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -45,16 +46,25 @@ fn install(tools: &Tools) -> Result<()> {
     if !system::on_path("python3") {
         bail!("there is no python3 here");
     }
-    let folder = folder(tools);
-    step::output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
+    // Made beside the old one and then put in its place, so that tests that run meanwhile miss it for no time.
+    let fresh = tools.root.join("python.new");
+    step::output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&fresh))
         .context("cannot make a virtual environment (on Debian it needs the package python3-venv)")?;
     let requirements = exec::root().join(REQUIREMENTS);
     step::output(
-        Command::new(folder.join("bin/python"))
-            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"])
+        Command::new(fresh.join("bin/python"))
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile"])
             .args(["--only-binary", ":all:", "--requirement"])
             .arg(&requirements),
     )?;
-    fs::copy(&requirements, folder.join("requirements.txt")).context("cannot note what is installed")?;
-    Ok(())
+    fs::copy(&requirements, fresh.join("requirements.txt")).context("cannot note what is installed")?;
+    let (place, old) = (folder(tools), tools.root.join("python.old"));
+    if place.exists() {
+        fs::rename(&place, &old).context("cannot move the old environment away")?;
+    }
+    fs::rename(&fresh, &place).context("cannot put the new environment in its place")?;
+    match fs::remove_dir_all(&old) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("cannot remove the old environment"),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
