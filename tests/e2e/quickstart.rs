@@ -1,6 +1,7 @@
 //! The guide's ten lines in front of a real daemon: what they promise.
 
 use crate::site::{accounts, chat, quickstart, status_of};
+use rustix::process::{Pid, Signal, kill_process};
 use support::daemon::Setup;
 
 #[test]
@@ -39,6 +40,23 @@ fn ten_lines_go_on_without_the_daemon_and_are_counted_when_it_is_back() {
     assert_eq!(second.status, 200, "the fallback gives what is left of the share");
     assert!(second.first_bytes() > 0);
     daemon.restart().unwrap();
+    daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 2);
+    drop((first, second));
+    daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0);
+}
+
+#[test]
+fn a_daemon_that_is_stopped_holds_no_request_up_and_hears_of_it_when_it_goes_on() {
+    let daemon = Setup::new(&accounts(1, 3, "")).start();
+    let gateway = quickstart(&daemon.socket(), "s");
+    let mut first = chat(gateway.address, "sk-one");
+    assert!(first.first_bytes() > 0);
+    let pid = Pid::from_raw(i32::try_from(daemon.pid()).unwrap()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    let mut second = chat(gateway.address, "sk-two");
+    assert_eq!(second.status, 200, "its heartbeat stands still, so the fallback decides");
+    assert!(second.first_bytes() > 0);
+    kill_process(pid, Signal::CONT).unwrap();
     daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 2);
     drop((first, second));
     daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0);

@@ -91,8 +91,13 @@ impl Session {
     async fn run(mut self) {
         loop {
             let now = Instant::now();
+            if self.exchange.wants_look(now) {
+                let still = self.page.borrow().as_ref().map(|page| page.is_stale());
+                self.exchange.handle_heartbeat(still, now);
+            }
             if let Err(broken) = self.exchange.handle_timeout(now) {
                 self.disconnect(broken, now);
+                continue;
             }
             if self.stream.is_none() && now >= self.attempt_at {
                 self.connect().await;

@@ -101,7 +101,7 @@ impl Shown {
     }
 
     /// Looks at the heartbeat.
-    fn is_stale(&self) -> bool {
+    pub(crate) fn is_stale(&self) -> bool {
         let now = self.mapped.elapsed();
         let heartbeat = self.page.heartbeat();
         if self.heartbeat.load(Ordering::Acquire) != heartbeat {

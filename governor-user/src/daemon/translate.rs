@@ -301,3 +301,30 @@ fn find_member(engine: &Engine, pool: &str, member: &str) -> Option<(PoolId, Mem
     let pool = engine.pool_id(pool)?;
     Some((pool, engine.member_id(pool, member)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clients_guide_explains_every_reason() {
+        let guide = include_str!("../../client/src/guide.md");
+        let all = [
+            Reason::FairShare,
+            Reason::PoolExhausted,
+            Reason::AllCooling,
+            Reason::NodeCap,
+            Reason::KeyQueueFull,
+            Reason::QueueFull,
+            Reason::Overload,
+            Reason::Suspended,
+            Reason::KeyCap,
+            Reason::OrgCap,
+            Reason::ClassCap,
+            Reason::SubCapacity,
+        ];
+        for reason in all.map(reason) {
+            assert!(guide.contains(&format!("`{reason}`")), "{reason}");
+        }
+    }
+}

@@ -4,15 +4,19 @@
 //!
 //! ```text
 //!  Down ──connected──▶ Greeting ──Welcome──▶ Up ──Drain──▶ Draining
-//!   ▲                     │                   │               │
-//!   └─────────────────────┴───disconnected────┴───────────────┘
+//!   ▲                     │                  ▲ │ heartbeat      │
+//!   │                     │                  │ ▼ stands still   │
+//!   │                     │                 Still               │
+//!   └─────────────────────┴──────disconnected─┴─────────────────┘
 //! ```
 //!
 //! In every state but `Up` requests wait. Once that has lasted for the configured patience the daemon is *away* and the
-//! fallback decides what waits and what comes. `Welcome` ends it: all leases are registered, then all requests sent.
+//! fallback decides what waits and what comes. `Welcome`, or a heartbeat that moves again, ends it: all leases are
+//! registered, then all requests sent.
 
 mod idle;
 mod leases;
+mod link;
 mod requests;
 
 use std::collections::BTreeMap;
@@ -23,8 +27,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use governor_common::wire::codec::{RELEASES_PER_FRAME, encode_request};
-use governor_common::wire::reply::{ErrorCode, Overload, Reply, Welcome};
-use governor_common::wire::request::{Hello, Request};
+use governor_common::wire::reply::{Overload, Reply};
+use governor_common::wire::request::Request;
 use governor_common::wire::{KeyHash, VERSION};
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::time::Instant;
@@ -36,16 +40,6 @@ use crate::config::Config;
 use crate::error::Refused;
 use crate::fallback::LocalShare;
 use crate::lease::{Lease, LeaseState};
-
-/// Leases are renewed this often, or three times per ttl if that is shorter.
-const RENEW_EVERY: Duration = Duration::from_secs(10);
-
-/// A session that says nothing for this long is probed ...
-const PROBE_AFTER: Duration = Duration::from_secs(3);
-
-/// ... and given up when the probe (or the greeting) has no answer for this long: a stopped daemon holds its socket
-/// open. Counted from the probe, so that a pause of this process is not taken for the daemon's.
-const PROBE_PATIENCE: Duration = Duration::from_secs(6);
 
 type Answer = oneshot::Sender<Result<Lease, Refused>>;
 type Moved = oneshot::Sender<Result<Arc<str>, Refused>>;
@@ -72,6 +66,8 @@ pub(crate) struct Exchange {
     probe_at: Instant,
     /// When the oldest unanswered probe was sent.
     probed: Option<Instant>,
+    /// When to look at the heartbeat next; `None` where there is none.
+    look_at: Option<Instant>,
     next_request: u32,
     next_slot: u64,
     /// By ticket, that is in order of arrival.
@@ -103,6 +99,8 @@ enum Link {
     Down,
     Greeting,
     Up,
+    /// Up, but the daemon does nothing: it is stopped or stuck.
+    Still,
     Draining,
 }
 
@@ -169,10 +167,11 @@ impl Exchange {
             away: false,
             last_session: None,
             welcomed: false,
-            renew_every: RENEW_EVERY,
+            renew_every: link::RENEW_EVERY,
             renew_at: now,
             probe_at: now,
             probed: None,
+            look_at: None,
             next_request: 0,
             next_slot: 0,
             waiting: BTreeMap::new(),
@@ -187,49 +186,6 @@ impl Exchange {
             said,
             out: BytesMut::new(),
         }
-    }
-
-    /// A connection stands: greets.
-    pub(crate) fn handle_connected(&mut self, now: Instant) {
-        self.link = Link::Greeting;
-        self.probed = Some(now);
-        self.out.clear();
-        let hello = Hello { version: VERSION, name: self.name.clone(), resume: self.last_session };
-        self.put(&Request::Hello(hello));
-    }
-
-    /// The connection broke: what it carried is to be said again on the next.
-    pub(crate) fn handle_disconnected(&mut self, now: Instant) {
-        self.link = Link::Down;
-        self.probed = None;
-        self.unserved.get_or_insert(now);
-        self.said.connected.send_replace(false);
-        self.out.clear();
-        self.releases.clear();
-        self.by_id.clear();
-        for (_, open) in mem::take(&mut self.open) {
-            match open {
-                Open::Move(slot, reply) => {
-                    if let Some(held) = self.held.get_mut(&slot) {
-                        held.moved = false;
-                    }
-                    self.deferred_moves.push((slot, reply));
-                }
-                Open::Resume(slot, max_wait, reply) => self.deferred_resumes.push((slot, max_wait, reply)),
-                Open::Acquire(_) | Open::Register(_) => {}
-            }
-        }
-        for waiting in self.waiting.values_mut() {
-            waiting.request = None;
-        }
-        // A lease that ended unregistered dies with the session that granted it.
-        self.held.retain(|_, held| held.phase != Phase::Ending);
-        for held in self.held.values_mut() {
-            if held.phase != Phase::Uncounted {
-                held.phase = Phase::Unregistered;
-            }
-        }
-        self.publish();
     }
 
     /// Something this process wants.
@@ -265,8 +221,7 @@ impl Exchange {
     ///
     /// [`Broken`] when the connection must be closed.
     pub(crate) fn handle_reply(&mut self, reply: Reply, request: u32, now: Instant) -> Result<(), Broken> {
-        self.probed = None;
-        self.probe_at = now + PROBE_AFTER;
+        self.heard(now);
         match reply {
             Reply::Welcome(welcome) => self.welcome(&welcome, now)?,
             Reply::Grant(grant) => self.grant(request, grant, now),
@@ -295,55 +250,6 @@ impl Exchange {
         Ok(())
     }
 
-    /// Time passed.
-    ///
-    /// # Errors
-    ///
-    /// [`Broken`] when the daemon has been silent for too long.
-    pub(crate) fn handle_timeout(&mut self, now: Instant) -> Result<(), Broken> {
-        if self.probed.is_some_and(|probed| now >= probed + PROBE_PATIENCE) {
-            warn!("the governor does not answer");
-            return Err(Broken::Retry);
-        }
-        if self.is_open() {
-            if now >= self.probe_at {
-                self.probe_at = now + PROBE_AFTER;
-                self.probed.get_or_insert(now);
-                self.put(&Request::Ping);
-            }
-            if now >= self.renew_at {
-                self.renew_at = now + self.renew_every;
-                self.renew(now);
-            }
-        }
-        if let Some(since) = self.unserved {
-            if !self.away && now >= since + self.patience {
-                warn!(requests = self.waiting.len(), "the governor is away: the fallback decides");
-                self.away = true;
-                self.said.overload.send_replace(Overload::default());
-            }
-            let due: Vec<u64> =
-                self.waiting.iter().filter(|(_, w)| self.away || w.expired(now)).map(|(t, _)| *t).collect();
-            for ticket in due {
-                self.fall_back(ticket, now);
-            }
-            if self.away {
-                self.take_up_deferred(now);
-            }
-        }
-        self.publish();
-        Ok(())
-    }
-
-    /// When `handle_timeout` has something to do next, if nothing else happens.
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let silence = self.probed.map(|probed| probed + PROBE_PATIENCE);
-        let open = self.is_open().then(|| self.probe_at.min(self.renew_at));
-        let away = self.unserved.filter(|_| !self.away).map(|since| since + self.patience);
-        let expiry = self.unserved.and_then(|_| self.waiting.values().filter_map(Waiting::expiry).min());
-        [silence, open, away, expiry].into_iter().flatten().min()
-    }
-
     /// Bytes to write. The writer takes what it wrote off the front.
     pub(crate) fn poll_output(&mut self) -> &mut BytesMut {
         if self.is_open() && !self.releases.is_empty() {
@@ -352,59 +258,6 @@ impl Exchange {
             }
         }
         &mut self.out
-    }
-
-    fn welcome(&mut self, welcome: &Welcome, now: Instant) -> Result<(), Broken> {
-        if self.link != Link::Greeting {
-            warn!("the governor greets twice");
-            return Err(Broken::Retry);
-        }
-        if welcome.version == 0 || welcome.version > VERSION {
-            warn!(theirs = welcome.version, ours = VERSION, "the governor speaks another version");
-            return Err(Broken::Denied);
-        }
-        let counters = self.queue.counters();
-        if self.welcomed {
-            counters.reconnects.fetch_add(1, Ordering::Relaxed);
-        }
-        info!(session = welcome.session, epoch = welcome.epoch, leases = self.held.len(), "connected to the governor");
-        self.link = Link::Up;
-        self.version = welcome.version;
-        self.welcomed = true;
-        self.unserved = None;
-        self.away = false;
-        self.last_session = Some(welcome.session);
-        let ttl = Duration::from_millis(welcome.lease_ttl_ms.into());
-        self.renew_every = RENEW_EVERY.min(ttl / 3).max(Duration::from_millis(10));
-        self.renew_at = now + self.renew_every;
-        self.said.connected.send_replace(true);
-        self.register(now);
-        let tickets: Vec<u64> = self.waiting.keys().copied().collect();
-        for ticket in tickets {
-            self.send_acquire(ticket, now);
-        }
-        Ok(())
-    }
-
-    fn error(&mut self, request: u32, code: ErrorCode, message: String) -> Result<(), Broken> {
-        warn!(?code, message, "the governor reports an error");
-        match code {
-            ErrorCode::Handshake | ErrorCode::Denied => Err(Broken::Denied),
-            ErrorCode::Unsupported | ErrorCode::Malformed => {
-                self.refuse(request, Refused::rejected(message));
-                Ok(())
-            }
-        }
-    }
-
-    /// `Welcome` has yet to come.
-    pub(crate) fn is_greeting(&self) -> bool {
-        self.link == Link::Greeting
-    }
-
-    /// Frames other than `Hello` may be written.
-    fn is_open(&self) -> bool {
-        matches!(self.link, Link::Up | Link::Draining)
     }
 
     fn request_id(&mut self) -> u32 {

@@ -89,7 +89,7 @@ impl Exchange {
         }
         let verdict = self.local.decide(&waiting.ask.wire, self.next_slot, now);
         if let Some(request) = waiting.request {
-            // Only a draining daemon still has it.
+            // Only a daemon that drains or stands still has it yet.
             self.open.remove(&request);
             self.put(&Request::Cancel { request });
         }

@@ -161,3 +161,15 @@ async fn a_draining_daemon_is_asked_nothing_and_counts_as_away() {
     assert!(parked.await.unwrap().unwrap().is_fallback());
     assert_eq!(talk.next().await.0, Request::Cancel { request });
 }
+
+/// S39: a proxy that may not use the socket is told so once, follows its own policy, and does not hammer at the door.
+#[tokio::test]
+async fn a_proxy_that_is_denied_goes_on_by_its_own_policy() {
+    let peer = Peer::listening();
+    let governor = Governor::start(Config { fallback: Fallback::Closed, ..impatient(&peer) });
+    peer.deny().await;
+    let refused = governor.acquire(ask(&governor, "a")).await.unwrap_err();
+    assert_eq!((refused.status(), refused.reason()), (529, "governor_away"));
+    let again = timeout(Duration::from_millis(500), peer.greet()).await;
+    assert!(again.is_err(), "the next attempt comes seconds later");
+}

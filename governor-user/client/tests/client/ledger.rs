@@ -4,10 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use governor_client::Governor;
-use governor_common::wire::reply::Reply;
+use governor_common::wire::reply::{Origin, Reply, Shed};
 use governor_common::wire::request::{Acquire, Request};
 
 use super::peer::{Peer, Talk, eventually};
+
+/// A refusal by the caller's own limit, or by the node's.
+pub(crate) fn shed(status: u16) -> Shed {
+    let (origin, reason) = if status == 429 { (Origin::Key, "fair_share") } else { (Origin::Node, "node_cap") };
+    let (reason, detail) = (reason.to_owned(), "no slot".to_owned());
+    Shed { status, origin, reason, retry_after_ms: 1001, decision: 77, detail, quota: Some(9) }
+}
 
 /// First lease id of the ledger's epoch.
 const FIRST: u64 = 0x0001_0000_0000_0001;
@@ -24,6 +31,7 @@ struct Book {
     /// Leases that were released and never granted.
     strange: Vec<u64>,
     gone: Vec<u64>,
+    refuses: bool,
 }
 
 impl Ledger {
@@ -38,6 +46,10 @@ impl Ledger {
     async fn keep(self, mut talk: Talk) {
         while let Some((request, id)) = talk.next_or_end().await {
             if let Request::Acquire(acquire) = request {
+                if self.0.lock().unwrap().refuses {
+                    talk.say(&Reply::Shed(shed(429)), id).await;
+                    continue;
+                }
                 let lease = self.grant(acquire);
                 talk.grant(id, lease, "m1").await;
                 if self.0.lock().unwrap().gone.contains(&lease) {
@@ -70,6 +82,11 @@ impl Ledger {
         let mut book = self.0.lock().unwrap();
         let next = FIRST + u64::try_from(book.granted.len()).unwrap();
         book.gone.push(next);
+    }
+
+    /// Refuses from now on.
+    pub(crate) fn refuse(&self) {
+        self.0.lock().unwrap().refuses = true;
     }
 
     /// Leases granted and not released.

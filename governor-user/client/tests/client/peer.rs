@@ -1,15 +1,20 @@
 //! A daemon that says exactly what a test tells it to.
 
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use governor_client::{Config, Governor};
+use governor_common::signal::PageWriter;
 use governor_common::wire::VERSION;
 use governor_common::wire::codec::{encode_reply, parse_request};
 use governor_common::wire::frame::decode_frame;
-use governor_common::wire::reply::{Grant, Reply, Welcome};
+use governor_common::wire::reply::{ErrorCode, Grant, Reply, Welcome};
 use governor_common::wire::request::Request;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -17,6 +22,9 @@ use tokio::time::{sleep, timeout};
 
 /// Bound on every wait; reached only by a failing test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What every connection is greeted with, unless a test says otherwise.
+const WELCOME: Welcome = Welcome { version: VERSION, session: 5, epoch: 1, lease_ttl_ms: 30_000 };
 
 /// The daemon's end of the socket.
 pub(crate) struct Peer {
@@ -60,8 +68,31 @@ impl Peer {
     }
 
     pub(crate) async fn greet_on(listener: &UnixListener) -> Talk {
-        let welcome = Welcome { version: VERSION, session: 5, epoch: 1, lease_ttl_ms: 30_000 };
-        Talk::accept(listener, welcome).await
+        Talk::accept(listener, WELCOME).await
+    }
+
+    /// Greets like a daemon that has a signal page, and hands its descriptor over.
+    pub(crate) async fn greet_with_page(&self, page: &PageWriter) -> Talk {
+        let listener = self.listener.as_ref().expect("the peer listens");
+        let (talk, request) = Talk::hello(listener).await;
+        let mut bytes = BytesMut::new();
+        encode_reply(&Reply::Welcome(WELCOME), request, &mut bytes).unwrap();
+        let descriptor = [page.descriptor()];
+        let descriptors = descriptor.each_ref().map(AsFd::as_fd);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        let sent = sendmsg(&talk.stream, &[IoSlice::new(&bytes)], &mut control, SendFlags::empty()).unwrap();
+        assert_eq!(sent, bytes.len());
+        talk
+    }
+
+    /// Turns the next connection away.
+    pub(crate) async fn deny(&self) {
+        let listener = self.listener.as_ref().expect("the peer listens");
+        let (mut talk, request) = Talk::hello(listener).await;
+        let message = "this user may not use the socket".to_owned();
+        talk.say(&Reply::Error { code: ErrorCode::Denied, message }, request).await;
     }
 
     pub(crate) async fn greet_with(&self, welcome: Welcome) -> Talk {
@@ -88,12 +119,18 @@ pub(crate) struct Talk {
 
 impl Talk {
     pub(crate) async fn accept(listener: &UnixListener, welcome: Welcome) -> Self {
+        let (mut talk, request) = Self::hello(listener).await;
+        talk.say(&Reply::Welcome(welcome), request).await;
+        talk
+    }
+
+    /// The next connection and the request id of its hello.
+    async fn hello(listener: &UnixListener) -> (Self, u32) {
         let (stream, _) = timeout(PATIENCE, listener.accept()).await.expect("a connection comes").unwrap();
         let mut talk = Self { stream, buffer: BytesMut::new(), heard: Vec::new(), resume: None };
         let (Request::Hello(hello), request) = talk.next().await else { panic!("the first frame is a hello") };
         talk.resume = hello.resume;
-        talk.say(&Reply::Welcome(welcome), request).await;
-        talk
+        (talk, request)
     }
 
     /// The next frame that is not a probe.

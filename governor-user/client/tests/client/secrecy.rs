@@ -1,6 +1,13 @@
 //! What must never leave the proxy.
 
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use governor_client::tower::{Caller, GovernorLayer, TrustedHeaders};
 use governor_client::{AcquireRequest, Config, Governor, NodeSecret};
+use http::{HeaderName, Request, Response};
+use http_body_util::Empty;
+use tower::{Layer, ServiceExt, service_fn};
 
 use super::peer::Peer;
 
@@ -31,6 +38,31 @@ async fn neither_a_raw_key_nor_the_node_secret_is_sent_or_shown() {
     for text in [&sent, &shown] {
         assert!(!text.contains(KEY) && !text.contains("planted") && !text.contains(SECRET), "{text}");
     }
+}
+
+#[tokio::test]
+async fn the_layer_sends_hashes_of_whatever_names_a_caller() {
+    let (governor, mut talk) = Peer::listening().meet().await;
+    let trusted = TrustedHeaders::none().org(HeaderName::from_static("x-org"));
+    let layer = GovernorLayer::new(governor.clone(), "chat").trusted_headers(trusted);
+    let answer = |_: Request<Empty<Bytes>>| async { Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())) };
+    let requests = [
+        Request::post("/v1/messages").header("authorization", format!("Bearer {KEY}")).header("x-org", KEY),
+        Request::post("/v1/messages").header("x-api-key", KEY),
+        Request::post("/v1/messages").extension(Caller::new().key(KEY).org(KEY).label("team")),
+    ];
+    for request in requests {
+        let request = request.body(Empty::new()).unwrap();
+        let (response, ()) = tokio::join!(layer.layer(service_fn(answer)).oneshot(request), async {
+            let request = talk.acquire().await;
+            talk.grant(request, 0x0001_0000_0000_0001, "m1").await;
+        });
+        drop(response.unwrap());
+        talk.release().await;
+    }
+    let sent = String::from_utf8_lossy(&talk.heard).into_owned();
+    assert!(sent.contains("team"), "the bytes were captured");
+    assert!(!sent.contains(KEY) && !sent.contains("planted"), "{sent}");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use governor_client::tower::GovernorLayer;
+use governor_client::tower::{Custody, GovernorLayer};
 use governor_common::wire::reply::Reply;
 use governor_common::wire::request::Request as Frame;
 use http::{Request, Response};
@@ -89,4 +89,27 @@ async fn a_client_that_leaves_while_parked_costs_no_upstream_call() {
     talk.grant(request, LEASE, "m1").await;
     assert_eq!(talk.release().await, [LEASE]);
     assert!(running.await.unwrap_err().is_cancelled());
+}
+
+/// A14: work that is idle for long gives its slot back and keeps its lease.
+#[tokio::test]
+async fn a_handler_may_take_the_lease_over_and_suspend_it() {
+    let (governor, mut talk) = Peer::listening().meet().await;
+    let (sender, taken) = tokio::sync::oneshot::channel();
+    let sender = std::sync::Arc::new(std::sync::Mutex::new(Some(sender)));
+    let inner = service_fn(move |request: Request<Empty<Bytes>>| {
+        let lease = request.extensions().get::<Custody>().and_then(Custody::take).expect("the layer has it");
+        sender.lock().unwrap().take().expect("one request comes").send(lease).unwrap();
+        async { Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())) }
+    });
+    let service = GovernorLayer::new(governor, "chat").layer(inner);
+    let (response, ()) = tokio::join!(service.oneshot(post("/v1/responses")), async {
+        let request = talk.acquire().await;
+        talk.grant(request, LEASE, "m1").await;
+    });
+    drop(response.unwrap());
+    let suspended = taken.await.unwrap().suspend();
+    assert_eq!(talk.next().await.0, Frame::Suspend { lease: LEASE }, "and no release came with the response");
+    drop(suspended);
+    assert_eq!(talk.release().await, [LEASE]);
 }

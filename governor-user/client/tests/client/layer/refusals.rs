@@ -4,12 +4,13 @@ use std::convert::Infallible;
 
 use bytes::Bytes;
 use governor_client::tower::GovernorLayer;
-use governor_common::wire::reply::{Origin, Reply, Shed};
+use governor_common::wire::reply::Reply;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::{LEASE, nothing, post};
+use crate::ledger::shed;
 use crate::peer::Peer;
 
 /// What the client sees of a refusal: status, headers and body.
@@ -26,10 +27,7 @@ async fn refused(
     }
     let (response, ()) = tokio::join!(layer.layer(service_fn(nothing)).oneshot(request), async {
         let request = talk.acquire().await;
-        let (origin, reason) = if status == 429 { (Origin::Key, "fair_share") } else { (Origin::Node, "node_cap") };
-        let (reason, detail) = (reason.to_owned(), "no slot".to_owned());
-        let shed = Shed { status, origin, reason, retry_after_ms: 1001, decision: 77, detail, quota: Some(9) };
-        talk.say(&Reply::Shed(shed), request).await;
+        talk.say(&Reply::Shed(shed(status)), request).await;
     });
     let (head, body) = response.unwrap().into_parts();
     let mut headers: Vec<String> =
@@ -98,4 +96,19 @@ async fn an_upstreams_own_refusal_passes_with_its_origin_and_else_untouched() {
     assert_eq!(response.status(), 429);
     let headers: Vec<_> = response.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
     assert_eq!(headers, [("retry-after", &b"7"[..]), ("x-governor-origin", b"upstream")]);
+}
+
+#[tokio::test]
+async fn a_route_of_no_provider_is_refused_in_plain_words() {
+    let (governor, mut talk) = Peer::listening().meet().await;
+    let layer = GovernorLayer::new(governor, "chat").routes(|_| governor_client::http::routes::Route::Counted("own"));
+    let (response, ()) = tokio::join!(layer.layer(service_fn(nothing)).oneshot(post("/render")), async {
+        let request = talk.acquire().await;
+        talk.say(&Reply::Shed(shed(429)), request).await;
+    });
+    let body = response.unwrap().into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(
+        body,
+        r#"{"error":{"decision":"000000000000004d","message":"no slot","origin":"key","reason":"fair_share","status":429}}"#
+    );
 }

@@ -98,6 +98,17 @@ async fn a_request_whose_body_never_ends_is_admitted_before_it_is_read() {
 }
 
 #[tokio::test]
+async fn a_refusal_comes_before_the_client_is_told_to_send_its_body() {
+    let gateway = Gateway::start().await;
+    gateway.ledger.refuse();
+    let mut stream = gateway.connect().await;
+    let large = head("complete").replace("content-length: 0", "content-length: 1000000000\r\nexpect: 100-continue");
+    stream.write_all(large.as_bytes()).await.unwrap();
+    let answer = read_until(&mut stream, "fair_share\"").await;
+    assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
+}
+
+#[tokio::test]
 async fn a_client_that_was_gone_before_the_grant_costs_no_upstream_call() {
     let gateway = Gateway::with(governor_client::tower::GovernorLayer::ends_with_client).await;
     gateway.ledger.next_is_gone();

@@ -2,6 +2,7 @@
 
 mod endings;
 mod handler;
+mod order;
 mod upgrades;
 
 use std::net::SocketAddr;
