@@ -10,3 +10,4 @@ pub mod kernel;
 pub mod metrics;
 pub mod overload;
 pub mod proxy;
+pub mod tuner;

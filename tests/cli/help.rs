@@ -34,6 +34,7 @@ fn help_lists_every_subcommand_and_the_exit_codes() {
       set          Set a value at run time, over file and environment; kept across restarts
       unset        Remove what `set` set
       bypass       Let every request pass at once, counted
+      tune         Backlogs that the tuner raised or leaves alone, and what it did
       config       The settings in effect
       doctor       Check the daemon and the machine; without a daemon, only the machine (exit code 3)
       completions  Print a completion script

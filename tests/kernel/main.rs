@@ -16,5 +16,7 @@ mod sojourn;
 mod styles;
 mod surroundings;
 mod tiers;
+mod tuner;
+mod tuner_world;
 mod variants;
 mod world;

@@ -21,12 +21,11 @@ impl Peer {
     /// When it cannot be started.
     #[must_use]
     pub fn start(namespace: &Netns) -> Self {
-        let mut process = Command::new(crate::bins::binary("test-peer"))
-            .arg(namespace.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("test-peer starts");
+        Self::spawn(Command::new(crate::bins::binary("test-peer")).arg(namespace.path()))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("test-peer starts");
         let orders = process.stdin.take().expect("stdin is piped");
         let answers = BufReader::new(process.stdout.take().expect("stdout is piped"));
         Self { process, orders, answers }
@@ -40,7 +39,20 @@ impl Peer {
         peer
     }
 
-    /// Its process id.
+    /// As [`Self::start`], with user and process namespaces of its own: root there, and the first process.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start_apart(namespace: &Netns) -> Self {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace.name()]);
+        command.args(["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]);
+        command.arg(crate::bins::binary("test-peer")).arg("-");
+        Self::spawn(&mut command)
+    }
+
+    /// Its process id; of [`Self::start_apart`], that of its parent.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()
@@ -143,6 +155,26 @@ impl Peer {
     /// Tries `count` times to accept on `port` without a descriptor to spare; how often that was the refusal.
     pub fn accept_without_descriptors(&mut self, port: u16, count: u32) -> u32 {
         self.order(&format!("starve {port} {count}"))
+    }
+
+    /// Begins to accept on `port` and to close what it accepted, at most so many a second; 0: as fast as it can.
+    pub fn serve(&mut self, port: u16, rate: u32) {
+        self.order(&format!("serve {port} {rate}"));
+    }
+
+    /// As [`Self::serve`], on each socket of the groups.
+    pub fn serve_group(&mut self, rate: u32) {
+        self.order(&format!("serve-group {rate}"));
+    }
+
+    /// Opens `count` connections at once and waits until the server has closed each, 4 s at most; how many it served.
+    pub fn burst(&mut self, address: &str, port: u16, count: u32) -> u32 {
+        self.order(&format!("burst {address} {port} {count}"))
+    }
+
+    /// Opens so many connections a second for so many seconds, and gives them up then; how many.
+    pub fn load(&mut self, address: &str, port: u16, per_second: u32, seconds: u32) -> u32 {
+        self.order(&format!("load {address} {port} {per_second} {seconds}"))
     }
 
     /// Resets every connection, the listeners stay.

@@ -1,6 +1,7 @@
 //! `test-peer NETNS`: makes sockets in a network namespace on orders from stdin, one a line, each answered by a number.
 //! A process of its own, so that it can be in a cgroup of its own and has its own descriptors.
 
+mod serve;
 mod spoof;
 mod style;
 
@@ -36,6 +37,7 @@ struct Sockets {
     members: Vec<OwnedFd>,
     connections: Vec<OwnedFd>,
     styles: style::Styles,
+    servers: serve::Servers,
 }
 
 #[expect(clippy::print_stdout, reason = "answers go to stdout")]
@@ -50,7 +52,12 @@ fn main() -> Outcome<()> {
     if namespace == "--worker" {
         return style::work(arguments.next().ok_or("--worker needs a COUNT")?.parse()?);
     }
-    move_into_link_name_space(fs::File::open(namespace)?.as_fd(), Some(LinkNameSpaceType::Network))?;
+    // `-`: where it was started.
+    if namespace != "-" {
+        move_into_link_name_space(fs::File::open(namespace)?.as_fd(), Some(LinkNameSpaceType::Network))?;
+    }
+    let most = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: most.maximum, ..most })?;
     let mut sockets = Sockets::default();
     for order in io::stdin().lines() {
         match sockets.obey(&order?) {
@@ -165,6 +172,24 @@ impl Sockets {
                     self.connections.push(listener.accept()?.0.into());
                 }
                 Ok(count.parse()?)
+            }
+            ["serve", port, rate] => {
+                let listener = self.listeners.get(&port.parse()?).ok_or("no such listener")?;
+                self.servers.serve(listener.try_clone()?, rate.parse()?);
+                Ok(0)
+            }
+            ["serve-group", rate] => {
+                for member in &self.members {
+                    self.servers.serve(TcpListener::from(member.try_clone()?), rate.parse()?);
+                }
+                Ok(self.members.len())
+            }
+            ["burst", address, port, count] => {
+                serve::burst(SocketAddr::new(address.parse()?, port.parse()?), count.parse()?)
+            }
+            ["load", address, port, per_second, seconds] => {
+                let target = SocketAddr::new(address.parse()?, port.parse()?);
+                serve::load(target, per_second.parse()?, Duration::from_secs(seconds.parse()?))
             }
             ["starve", port, count] => self.starve(port.parse()?, count.parse()?),
             ["reset", "connections"] => {

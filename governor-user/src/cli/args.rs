@@ -154,6 +154,19 @@ pub(super) enum Command {
         #[command(subcommand)]
         switch: Switch,
     },
+    /// Backlogs that the tuner raised or leaves alone, and what it did
+    #[command(args_conflicts_with_subcommands = true)]
+    Tune {
+        /// What it would do about each listener now, and why
+        #[arg(long)]
+        dry_run: bool,
+        /// Journal of the last so long, e.g. 1h
+        #[arg(long, value_name = "TIME", value_parser = whole_seconds, default_value = "24h", conflicts_with = "dry_run")]
+        last: u64,
+        /// What to tell it.
+        #[command(subcommand)]
+        order: Option<TuneOrder>,
+    },
     /// The settings in effect
     Config {
         /// Show which layer each value comes from
@@ -199,6 +212,17 @@ pub(super) enum Switch {
     },
     /// Switch off
     Off,
+}
+
+/// What the tuner can be told.
+#[derive(Debug, Subcommand)]
+pub(super) enum TuneOrder {
+    /// Tune listeners again that were left to whoever set their backlog
+    Resume {
+        /// Those on this address and port, e.g. 0.0.0.0:443 or :443 [default: all]
+        #[arg(value_name = "LISTENER")]
+        listener: Option<String>,
+    },
 }
 
 /// A duration of at least a second, in whole seconds.

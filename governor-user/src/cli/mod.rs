@@ -29,5 +29,6 @@ mod render;
 mod run;
 mod set;
 mod status;
+mod tune;
 
 pub use run::main;

@@ -1,12 +1,12 @@
 //! From the arguments to the exit code: picks the subcommand, writes its answer once, maps every end to a code.
 
 use super::answer::{Answer, Error, Exit};
-use super::args::{Args, Command, Explained, Format};
+use super::args::{Args, Command, Explained, Format, TuneOrder};
 use super::client::Client;
 use super::render::Style;
 use super::{
     advise, bypass, cgroups, clean, completions, config, doctor, events, explain, explain_listener, key, keys, leases,
-    listeners, namespaces, pools, set, status,
+    listeners, namespaces, pools, set, status, tune,
 };
 use crate::control::api::KeyOverrideRequest;
 use clap::Parser;
@@ -99,6 +99,9 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
         Command::Set { key, value } => set::set(&ctl, &key, &value),
         Command::Unset { key } => set::unset(&ctl, &key),
         Command::Bypass { switch } => bypass::run(&ctl, &switch),
+        Command::Tune { order: Some(TuneOrder::Resume { listener }), .. } => tune::resume(&ctl, listener),
+        Command::Tune { dry_run: true, .. } => tune::dry_run(&ctl),
+        Command::Tune { last, .. } => tune::run(&ctl, last),
         Command::Config { origin } => config::run(&ctl, origin),
         Command::Doctor { clean: false, .. } => doctor::run(&ctl),
         Command::Doctor { clean: true, config } => clean::run(&ctl, config),

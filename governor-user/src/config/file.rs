@@ -58,9 +58,10 @@ impl Reader<'_> {
                 self.name(path);
                 self.table(path, inner);
             }
-            DeValue::Array(items) if is_member_list(path) => {
+            DeValue::Array(items) if name_field(path).is_some() => {
+                let field = name_field(path).unwrap_or_default();
                 for item in items.iter() {
-                    self.member(path, self.line(item.span().start), item.get_ref());
+                    self.member(path, field, self.line(item.span().start), item.get_ref());
                 }
             }
             other if schema::setting(path).is_some() => {
@@ -76,21 +77,21 @@ impl Reader<'_> {
         }
     }
 
-    /// One `[[pools.NAME.members]]` entry: its `name` becomes part of the path.
-    fn member(&mut self, path: &mut Vec<String>, line: usize, item: &DeValue<'_>) {
+    /// One `[[…]]` entry: what `field` says becomes part of the path.
+    fn member(&mut self, path: &mut Vec<String>, field: &str, line: usize, item: &DeValue<'_>) {
         let Some(table) = item.as_table() else {
             self.problem(line, format!("\"{}\" holds tables: write [[{}]]", path.join("."), path.join(".")));
             return;
         };
-        let Some(name) = table.get("name").and_then(|value| value.get_ref().as_str()) else {
-            self.problem(line, format!("a [[{}]] entry needs name = \"…\"", path.join(".")));
+        let Some(name) = table.get(field).and_then(|value| value.get_ref().as_str()) else {
+            self.problem(line, format!("a [[{}]] entry needs {field} = \"…\"", path.join(".")));
             return;
         };
         path.push(name.to_owned());
         if !self.layer.names.insert(path.clone()) {
-            self.problem(line, format!("member \"{name}\" stands twice in \"{}\"", path[..path.len() - 1].join(".")));
+            self.problem(line, format!("\"{name}\" stands twice in \"{}\"", path[..path.len() - 1].join(".")));
         }
-        for (key, value) in table.iter().filter(|(key, _)| key.get_ref().as_ref() != "name") {
+        for (key, value) in table.iter().filter(|(key, _)| key.get_ref().as_ref() != field) {
             path.push(key.get_ref().to_string());
             self.entry(path, self.line(key.span().start), value);
             path.pop();
@@ -101,6 +102,7 @@ impl Reader<'_> {
     fn name(&mut self, path: &[String]) {
         let named = match path {
             [section, _] => ["pools", "cgroups", "classes", "orgs", "keys"].contains(&section.as_str()),
+            [section, part, _] => section == "tuner" && part == "listener",
             [section, _, part, _] => section == "pools" && ["members", "traffic"].contains(&part.as_str()),
             _ => false,
         };
@@ -123,8 +125,13 @@ impl Reader<'_> {
     }
 }
 
-fn is_member_list(path: &[String]) -> bool {
-    matches!(path, [pools, _, members] if pools == "pools" && members == "members")
+/// The field that names each entry of a list of tables; `None` where there is no such list.
+fn name_field(path: &[String]) -> Option<&'static str> {
+    match path {
+        [tuner, listener] if tuner == "tuner" && listener == "listener" => Some("listen"),
+        [pools, _, members] if pools == "pools" && members == "members" => Some("name"),
+        _ => None,
+    }
 }
 
 fn raw(value: &DeValue<'_>) -> Raw {
@@ -169,6 +176,18 @@ mod tests {
         let keys: Vec<String> = layer.entries.iter().map(|(path, ..)| path.join(".")).collect();
         assert_eq!(keys, ["pools.a.members.x.slots", "pools.b.members.y.slots"]);
         assert_eq!(layer.names.len(), 4);
+    }
+
+    #[test]
+    fn listeners_of_the_tuner_are_named_by_where_they_listen() {
+        let text =
+            "[[tuner.listener]]\nlisten = \"0.0.0.0:443\"\nmode = \"enforce\"\n[tuner.listener.\":80\"]\nmax = 9\n";
+        let layer = parse("f", text);
+        // TOML knows no table that is both.
+        assert!(layer.is_err());
+        let layer = parse("f", "[[tuner.listener]]\nlisten = \"0.0.0.0:443\"\nmode = \"enforce\"\n").unwrap();
+        assert_eq!(layer.entries[0].0, ["tuner", "listener", "0.0.0.0:443", "mode"]);
+        assert!(problems("[[tuner.listener]]\nmax = 9\n")[0].contains("needs listen = "));
     }
 
     #[test]

@@ -10,7 +10,10 @@ pub mod template;
 pub mod value;
 
 pub use overrides::Override;
-pub use resolve::{CgroupCeiling, Config, DaemonConfig, KernelConfig, Names, OverloadConfig, Ranges};
+pub use resolve::{
+    AtExit, CgroupCeiling, Config, DaemonConfig, KernelConfig, ListenerPattern, ListenerPolicy, Names, OverloadConfig,
+    Ranges, TunerConfig, TunerMode,
+};
 
 use file::FileLayer;
 use layers::{Settings, Sources};

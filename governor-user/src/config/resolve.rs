@@ -5,6 +5,7 @@ mod entitlements;
 mod overload;
 mod pools;
 mod reader;
+mod tuner;
 
 use super::Problem;
 use super::layers::Settings;
@@ -20,6 +21,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use tuner::{AtExit, ListenerPattern, ListenerPolicy, TunerConfig, TunerMode};
+
 /// Everything the daemon obeys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -31,6 +34,8 @@ pub struct Config {
     pub overload: OverloadConfig,
     /// Ceilings of cgroups, by path.
     pub cgroups: Vec<CgroupCeiling>,
+    /// When backlogs are raised.
+    pub tuner: TunerConfig,
     /// What the engine obeys.
     pub policy: Policy,
     /// What the operator calls the orgs and keys that have settings.
@@ -124,6 +129,7 @@ pub fn resolve(
         kernel: kernel(&mut reader),
         overload: overload::overload(&mut reader),
         cgroups: overload::cgroups(&mut reader, names),
+        tuner: tuner::tuner(&mut reader, names),
         policy,
         names: named,
     };

@@ -3,6 +3,7 @@
 
 mod entitlements;
 mod overload;
+mod tuner;
 
 use super::value::{Kind, Raw, Value};
 use governor_common::abi::MAX_LISTENERS;
@@ -44,7 +45,7 @@ const COUNT: Kind = Kind::Integer { min: 0, max: 1_000_000 };
 
 /// Every setting, in the order of the generated file.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {
-    SETTINGS.iter().chain(overload::ROWS).chain(entitlements::ROWS)
+    SETTINGS.iter().chain(overload::ROWS).chain(tuner::ROWS).chain(entitlements::ROWS)
 }
 
 const SETTINGS: &[Setting] = &[

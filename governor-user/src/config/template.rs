@@ -8,6 +8,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("pools.*", "pools.chat"),
     ("members.*", "members.acct-01"),
     ("traffic.*", "traffic.media"),
+    ("listener.*", "listener.\":443\""),
     ("cgroups.*", "cgroups.\"/system.slice/gateway.service\""),
     ("classes.*", "classes.tier0"),
     ("orgs.*", "orgs.acme"),
@@ -42,6 +43,9 @@ pub fn default_file() -> String {
 fn example(kind: Kind, leaf: &str) -> &'static str {
     match (kind, leaf) {
         (Kind::Identity, _) => "0123456789abcdef0123456789abcdef",
+        (_, "mode") => "enforce",
+        (_, "max_wait") => "500ms",
+        (_, "quiet") => "10m",
         (_, "cap") => "100",
         (_, "weight") => "1",
         (_, "floor") => "0",

@@ -23,6 +23,9 @@
 //! | `DELETE /v1/overrides/{key}` | | [`KeyOverrideChange`] |
 //! | `GET /v1/events` | [`EventsQuery`] | array of [`Event`], oldest first |
 //! | `POST /v1/bypass` | [`BypassRequest`] | [`Bypass`] |
+//! | `GET /v1/tuner` | | [`Tuner`] |
+//! | `GET /v1/tuner/journal` | [`TunerJournalQuery`] | array of [`TunerRecord`], oldest first |
+//! | `POST /v1/tuner/resume` | [`TunerResume`] | [`TunerResumed`]; 404 if none of them was left alone |
 //! | `GET /v1/doctor` | | array of [`Check`] |
 //!
 //! Every 4xx and 5xx answer is a [`Failure`]. Durations are seconds, ids of leases, decisions and keys are hexadecimal
@@ -33,6 +36,7 @@ mod admission;
 mod decisions;
 mod keys;
 mod settings;
+mod tuner;
 mod verdicts;
 
 pub use crate::kernel::view::{
@@ -47,6 +51,10 @@ pub use decisions::{Advice, AdviceQuery, Decision, Numbers, Outcome, PoolAdvice,
 pub use keys::{Event, EventsQuery, KeyOverride, KeyOverrideChange, KeyOverrideRequest, KeySetting};
 use serde::{Deserialize, Serialize};
 pub use settings::{BypassRequest, ConfigEntry, Origin, Setting, SettingChange};
+pub use tuner::{
+    ListenerName, TunedListener, Tuner, TunerAction, TunerJournalQuery, TunerPlan, TunerRecord, TunerResume,
+    TunerResumed, TunerState,
+};
 pub use verdicts::{Descriptors, Evidence, ListenerVerdict, Monitor, PoolWork, Troubled, Verdict, VerdictsQuery, Work};
 
 /// Where the daemon listens for control requests unless told otherwise.

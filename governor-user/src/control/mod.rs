@@ -6,5 +6,6 @@ pub mod doctor;
 pub mod explain;
 mod keys;
 pub mod server;
+mod tuner;
 pub mod verdicts;
 pub mod views;

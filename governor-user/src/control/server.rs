@@ -1,7 +1,7 @@
 //! The control server: HTTP over a Unix socket. Reading needs the socket's mode, writing needs root or the daemon's own
 //! user, as the kernel tells it.
 
-use super::{advice, api, keys, views};
+use super::{advice, api, keys, tuner, views};
 use crate::config::Names;
 use crate::control::verdicts::Place;
 use crate::daemon::archive;
@@ -56,6 +56,9 @@ pub fn routes(handle: Handle) -> Router {
         .route("/v1/overrides/{key}", put(keys::set).delete(keys::clear))
         .route("/v1/events", get(keys::events))
         .route("/v1/bypass", post(bypass))
+        .route("/v1/tuner", get(tuner::view))
+        .route("/v1/tuner/journal", get(tuner::journal))
+        .route("/v1/tuner/resume", post(tuner::resume))
         .route("/v1/doctor", get(doctor))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "no such route") })
         .method_not_allowed_fallback(|| async { Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no such method here") })
@@ -299,10 +302,9 @@ async fn change(handle: &Handle, caller: Caller, key: &str, value: Option<&str>)
     let mut settings = handle.settings().lock().await;
     let change = settings.prepare(key, value, &by, &clock::wall_time())?;
     let answer = views::change(key, change.before.as_ref(), change.after.as_ref());
-    let policy = change.loaded.config.policy.clone();
     // Kept first: what was promised must survive a crash between the two.
     settings.keep(change)?;
-    handle.obey(policy).await.ok_or_else(Problem::stopping)?;
+    handle.obey(&settings.loaded().config).await.ok_or_else(Problem::stopping)?;
     let action = if value.is_some() { "set" } else { "unset" };
     handle.record(event(&by, action, key, &answer.previous, &answer.value, None)).await;
     Ok(Json(answer))

@@ -6,11 +6,12 @@ use super::key_orders::KeyRefused;
 use super::messages::{Ask, Message};
 use super::settings::Settings;
 use super::view::View;
+use crate::config::Config;
 use crate::control::api;
 use crate::kernel::view::Observation;
 use crate::metrics::Recorder;
 use crate::overload::Report;
-use governor_engine::policy::Policy;
+use crate::tuner::Tuner;
 use governor_engine::snapshot::LeaseView;
 use governor_engine::time::Instant;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub struct Handle {
     reports: watch::Receiver<Arc<Report>>,
     settings: Arc<Mutex<Settings>>,
     recorder: Recorder,
+    tuner: Tuner,
     started: Instant,
 }
 
@@ -36,9 +38,10 @@ impl Handle {
         reports: watch::Receiver<Arc<Report>>,
         settings: Settings,
         recorder: Recorder,
+        tuner: Tuner,
         started: Instant,
     ) -> Self {
-        Self { driver, seen, reports, settings: Arc::new(Mutex::new(settings)), recorder, started }
+        Self { driver, seen, reports, settings: Arc::new(Mutex::new(settings)), recorder, tuner, started }
     }
 
     /// Everything at a glance.
@@ -56,8 +59,10 @@ impl Handle {
         self.ask(|answer| Ask::Explain(id, answer)).await
     }
 
-    /// Puts a policy in force.
-    pub async fn obey(&self, policy: Policy) -> Option<()> {
+    /// Puts what may change at run time in force.
+    pub async fn obey(&self, config: &Config) -> Option<()> {
+        self.tuner.obey(config.tuner.clone()).await;
+        let policy = config.policy.clone();
         self.ask(|answer| Ask::Policy(Box::new(policy), answer)).await
     }
 
@@ -108,6 +113,12 @@ impl Handle {
     #[must_use]
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
+    }
+
+    /// What tunes backlogs.
+    #[must_use]
+    pub fn tuner(&self) -> &Tuner {
+        &self.tuner
     }
 
     /// When the daemon started.

@@ -39,6 +39,7 @@ use crate::overload;
 use crate::proxy::listener::{self, BoundSocket};
 use crate::proxy::peer::{Allowed, Peer};
 use crate::proxy::session;
+use crate::tuner::Tuner;
 use anyhow::{Context, Result};
 use archive::Archive;
 use audit::Audit;
@@ -122,7 +123,15 @@ pub async fn run(settings: Settings) -> Result<()> {
     let (inbox, messages) = mpsc::channel(INBOX);
     let driver = Driver::new(parts, inbox.downgrade(), started);
     let driver = tokio::spawn(driver.run(messages, reports.clone()));
-    let handle = Handle::new(inbox.clone(), seen, reports, settings, recorder, started);
+    let tuner = Tuner::spawn(
+        config.tuner.clone(),
+        &daemon.state_dir,
+        seen.clone(),
+        reports.clone(),
+        recorder.clone(),
+        inbox.downgrade(),
+    );
+    let handle = Handle::new(inbox.clone(), seen, reports, settings, recorder, tuner.clone(), started);
 
     tokio::spawn(accept_proxies(proxies, allowed, inbox.clone()));
     let routes = control::server::routes(handle.clone());
@@ -148,6 +157,7 @@ pub async fn run(settings: Settings) -> Result<()> {
         ended = driver => ended,
         never = signals(&handle, &inbox, &hand_over) => match never? {},
     };
+    tuner.stop(!hand_over.get() && ended.is_ok()).await;
     // Blocks for the tick in progress: nothing else runs any more.
     if hand_over.get() || ended.is_err() {
         plane.hand_over();
@@ -237,9 +247,8 @@ async fn reload(handle: &Handle) {
             {
                 tracing::warn!("daemon, kernel, overload and cgroups settings take effect at the next start");
             }
-            let policy = after.policy.clone();
             // Still locked: a setting changed meanwhile must not be undone by an older policy.
-            if handle.obey(policy).await.is_some() {
+            if handle.obey(after).await.is_some() {
                 tracing::info!("configuration reloaded");
             }
         }

@@ -305,6 +305,7 @@ impl Track {
             oldest_queued_seconds: self.row.oldest_ns.map(|oldest| seconds_between(oldest, now_ns)),
             sojourn: None,
             drops_total: self.drops_total,
+            inode: Some(self.row.inode).filter(|inode| *inode != 0),
             owner_cgroup: self.row.cgroup.and_then(owner),
             pids: pids(self.row.inode),
             tier,

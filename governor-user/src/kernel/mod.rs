@@ -24,6 +24,8 @@ mod foreign;
 pub mod groups;
 mod iter;
 mod ladder;
+#[expect(unsafe_code, reason = "two socket calls that no crate wraps")]
+pub(crate) mod listening;
 mod loader;
 mod maps;
 mod netns;
@@ -33,7 +35,7 @@ mod pids;
 pub mod pin;
 mod plane;
 mod preflight;
-mod privileged;
+pub(crate) mod privileged;
 mod procfs;
 mod provoke;
 mod reconcile;

@@ -1,18 +1,20 @@
-//! Every act of the kernel plane that needs a right an ordinary process lacks: entering another network namespace and
-//! reading other users' `/proc` entries. In-process today; one module, so that a privileged helper process can take
-//! it over without touching its callers. Knows nothing about sockets' meaning.
+//! Every act that needs a right an ordinary process lacks: entering another network namespace, reading other users'
+//! `/proc` entries, and duplicating a descriptor of another process. In-process today; one module, so that a privileged
+//! helper process can take it over without touching its callers. Knows nothing about sockets' meaning.
 
 use rustix::{
     io::Errno,
+    process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open},
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 use std::{
     fs, io,
     os::{
-        fd::AsFd,
+        fd::{AsFd, OwnedFd, RawFd},
         unix::{ffi::OsStrExt, fs::MetadataExt},
     },
     path::{Path, PathBuf},
+    thread,
 };
 
 /// Where the calling thread's own network namespace is found.
@@ -129,10 +131,103 @@ pub(crate) fn door_of(task: &Path) -> PathBuf {
     task.join("ns/net")
 }
 
+/// A duplicate of another process's descriptor, and the process it is of.
+#[derive(Debug)]
+pub(crate) struct Duplicate {
+    /// The same open file; it stays open for the other process's peers as long as this lives, so not for long.
+    pub(crate) file: OwnedFd,
+    /// Readable once the process has ended.
+    pub(crate) process: OwnedFd,
+}
+
+/// Duplicates the descriptor behind which `process` holds the socket with this inode; `None` when it holds none. What the
+/// descriptor stands for may have changed since it was looked up: the caller checks.
+///
+/// # Errors
+/// `PermissionDenied` without `CAP_SYS_PTRACE` over the process; `NotFound` when it ended.
+pub(crate) fn duplicate_socket(process: u32, inode: u64) -> io::Result<Option<Duplicate>> {
+    let ended = || io::Error::from(io::ErrorKind::NotFound);
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or_else(ended)?;
+    let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| classify_process(errno.into()))?;
+    let folder = fs::read_dir(format!("/proc/{process}/fd")).map_err(classify_process)?;
+    for entry in folder {
+        let entry = entry.map_err(classify_process)?;
+        let Ok(link) = fs::read_link(entry.path()) else { continue };
+        if bracketed(link.as_os_str().as_bytes(), b"socket:[") != Some(inode) {
+            continue;
+        }
+        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()) else { continue };
+        match pidfd_getfd(&handle, number, PidfdGetfdFlags::empty()) {
+            Ok(file) => return Ok(Some(Duplicate { file, process: handle })),
+            // Closed since it was listed; the process may hold it twice.
+            Err(Errno::BADF) => {}
+            Err(errno) => return Err(classify_process(errno.into())),
+        }
+    }
+    Ok(None)
+}
+
+/// Processes that hold the socket with this inode, as far as they can be read. Looks at every descriptor of the machine.
+pub(crate) fn holders(inode: u64) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbered = processes.filter_map(|entry| Some((entry.file_name().to_str()?.parse::<u32>().ok()?, entry.path())));
+    let holds = |process: &Path| {
+        let mut found = false;
+        // One that cannot be read or has ended holds nothing that we could get at.
+        drop(each_socket(process, |held| found |= held == inode));
+        found
+    };
+    numbered.filter(|(_, process)| holds(process)).map(|(pid, _)| pid).collect()
+}
+
+/// When a process started, in clock ticks since boot: with its id, which process it is.
+///
+/// # Errors
+/// `NotFound` when it ended.
+pub(crate) fn started(process: u32) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).map_err(classify_process)?;
+    // The command's name comes second, in parentheses, and may hold anything.
+    let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace());
+    fields.and_then(|mut rest| rest.nth(19)?.parse().ok()).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// `net.core.somaxconn` of a network namespace, before and after it was set to `value`, both as the kernel says; it is set
+/// only if it is as `expected`. Other threads stay where they are: one is made for it and ends.
+///
+/// # Errors
+/// The namespace cannot be entered, or the setting not written (read-only `/proc/sys`).
+pub(crate) fn set_somaxconn(namespace: OwnedFd, value: u32, expected: Option<u32>) -> io::Result<(u32, u32)> {
+    const SETTING: &str = "/proc/sys/net/core/somaxconn";
+    let read = || -> io::Result<u32> {
+        let text = fs::read_to_string(SETTING)?;
+        text.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
+    };
+    let visit = move || {
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+        drop(namespace);
+        let before = read()?;
+        if expected.is_some_and(|expected| expected != before) {
+            return Ok((before, before));
+        }
+        fs::write(SETTING, value.to_string())?;
+        Ok((before, read()?))
+    };
+    let thread = thread::Builder::new().name("governor-netns".to_owned()).spawn(visit)?;
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that entered the namespace panicked")))
+}
+
 /// The number in `prefix[number]`, where `prefix` includes the opening bracket.
 fn bracketed(text: &[u8], prefix: &[u8]) -> Option<u64> {
     let digits = text.strip_prefix(prefix)?.strip_suffix(b"]")?;
     std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// A process that ended while it was asked about is not found, whichever way the kernel says so.
+fn classify_process(error: io::Error) -> io::Error {
+    match Errno::from_io_error(&error) {
+        Some(Errno::SRCH | Errno::NOENT) => io::ErrorKind::NotFound.into(),
+        _ => error,
+    }
 }
 
 fn classify(error: io::Error) -> EnterError {
@@ -154,6 +249,13 @@ mod tests {
         assert_eq!(bracketed(b"socket:[42", b"socket:["), None);
         assert_eq!(bracketed(b"socket:[-1]", b"socket:["), None);
         assert_eq!(bracketed(b"pipe:[42]", b"socket:["), None);
+    }
+
+    #[test]
+    fn a_process_is_told_from_a_later_one_by_its_start() {
+        let started = started(std::process::id()).unwrap();
+        assert!(started > 0);
+        assert_eq!(super::started(u32::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -53,23 +53,27 @@ fn page(Shown { view, seen, report, recorder }: Shown<'_>) -> Page {
     for_pools(&mut page, view);
     leases(&mut page, view);
     policy(&mut page, view);
-    records(&mut page, view);
+    let tuner = recorder.tuner_figures();
+    records(&mut page, view, &tuner.journal);
+    super::tuner::write(&mut page, &tuner);
     kernel::write(&mut page, seen);
     overload::write(&mut page, report);
     page
 }
 
-fn records(page: &mut Page, view: &View) {
+fn records(page: &mut Page, view: &View, tuner: &RingHealth) {
+    let kept: Vec<(&str, &RingHealth)> =
+        view.records.iter().map(|(kind, health)| (*kind, health)).chain([("tuner", tuner)]).collect();
     let labels = |kind: &str| vec![("records", kind.to_owned())];
     let of = |count: &dyn Fn(&RingHealth) -> u64| -> Vec<Row<u64>> {
-        view.records.iter().map(|(kind, health)| (labels(kind), count(health))).collect()
+        kept.iter().map(|(kind, health)| (labels(kind), count(health))).collect()
     };
     page.counter("records_written", "Decisions and facts of demand kept on disk", of(&|health| health.written));
     page.counter("records_lost", "Those the disk refused or could not keep up with", of(&|health| health.lost));
     page.gauge(
         "records_failing",
         "1 while the disk refuses them",
-        view.records.iter().map(|(kind, health)| (labels(kind), f64::from(health.failing.is_some()))).collect(),
+        kept.iter().map(|(kind, health)| (labels(kind), f64::from(health.failing.is_some()))).collect(),
     );
 }
 

@@ -7,10 +7,15 @@ mod overload;
 mod page;
 pub mod serve;
 mod sojourn;
+mod tuner;
 
+use crate::control::api::TunerAction;
+use crate::daemon::ring::RingHealth;
 use governor_engine::time::Duration;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bounds of the wait histogram in seconds: powers of 2 from 1 ms to 65 s, cut so that they are also bounds of a native
 /// histogram.
@@ -24,11 +29,34 @@ pub struct Recorder {
     waits: Histogram,
     rejected: Counter,
     reload_failures: Counter,
+    tuner: Arc<Mutex<TunerFigures>>,
+}
+
+/// What the tuner did and holds.
+#[derive(Clone, Debug, Default)]
+pub struct TunerFigures {
+    /// Lines of its journal since the start, by what was done.
+    pub actions: BTreeMap<TunerAction, u64>,
+    /// Listeners whose backlog is raised.
+    pub raised: usize,
+    /// Listeners left to an operator.
+    pub stood_down: usize,
+    /// Listeners whose namespace allows less than would help.
+    pub clamped: usize,
+    /// Connections that all raised queues together hold more than their owners asked for.
+    pub added: u64,
+    /// How the disk of the journal fares.
+    pub journal: RingHealth,
 }
 
 impl Default for Recorder {
     fn default() -> Self {
-        Self { waits: Histogram::new(wait_bounds()), rejected: Counter::default(), reload_failures: Counter::default() }
+        Self {
+            waits: Histogram::new(wait_bounds()),
+            rejected: Counter::default(),
+            reload_failures: Counter::default(),
+            tuner: Arc::default(),
+        }
     }
 }
 
@@ -46,5 +74,14 @@ impl Recorder {
     /// A configuration was to be reloaded and is not valid.
     pub fn reload_failed(&self) {
         self.reload_failures.inc();
+    }
+
+    /// The tuner shows what it did.
+    pub fn tuner(&self, figures: TunerFigures) {
+        *self.tuner.lock().unwrap_or_else(PoisonError::into_inner) = figures;
+    }
+
+    fn tuner_figures(&self) -> TunerFigures {
+        self.tuner.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -51,6 +51,9 @@ pub struct ListenerView {
     pub drops_total: Option<u64>,
     /// cgroup-v2 path of the listener's creator.
     pub owner_cgroup: Option<String>,
+    /// Inode number behind its descriptors; `None` where the table does not say, and for a socket that no process holds.
+    #[serde(default)]
+    pub inode: Option<u64>,
     /// Processes that hold it, where they can be read.
     pub pids: Vec<u32>,
     /// Tier this row comes from.
@@ -193,6 +196,7 @@ impl ListenerView {
             oldest_queued_seconds: None,
             sojourn: None,
             drops_total: None,
+            inode: None,
             owner_cgroup: None,
             pids: Vec::new(),
             tier: Tier::Procfs,

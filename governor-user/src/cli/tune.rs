@@ -1,0 +1,205 @@
+//! `governorctl tune`: which backlogs are raised or left alone, what was done and why, and what would be done.
+
+use super::answer::{Answer, Error};
+use super::client::with_query;
+use super::render::{Facts, Style, Table, or_dash, printable};
+use super::run::Ctl;
+use crate::control::api::{TunedListener, Tuner, TunerAction, TunerRecord, TunerResume, TunerResumed, TunerState};
+use hyper::Method;
+use serde::Serialize;
+
+/// Both answers, as JSON shows them.
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    tuner: Tuner,
+    journal: Vec<TunerRecord>,
+}
+
+/// Shows the listeners with something to say and the journal.
+pub(super) fn run(ctl: &Ctl, last_seconds: u64) -> Result<Answer, Error> {
+    let tuner: Tuner = ctl.client.get("/v1/tuner")?;
+    let journal: Vec<TunerRecord> =
+        ctl.client.get(&with_query("/v1/tuner/journal", &[("last_seconds", Some(last_seconds.to_string()))]))?;
+    Ok(ctl.show(&Shown { tuner, journal }, |shown, style| {
+        format!("{}\n{}\n{}", summary(&shown.tuner), listeners(&shown.tuner, *style), records(&shown.journal, *style))
+    }))
+}
+
+/// Shows what would be done about each listener.
+pub(super) fn dry_run(ctl: &Ctl) -> Result<Answer, Error> {
+    let tuner: Tuner = ctl.client.get("/v1/tuner")?;
+    Ok(ctl.show(&tuner, |tuner, style| format!("{}\n{}", summary(tuner), plans(tuner, *style))))
+}
+
+/// Gives listeners back to the tuner.
+pub(super) fn resume(ctl: &Ctl, listener: Option<String>) -> Result<Answer, Error> {
+    let resumed: TunerResumed = ctl.client.send(Method::POST, "/v1/tuner/resume", &TunerResume { listener })?;
+    Ok(ctl.show(&resumed, |resumed, _| {
+        if resumed.listeners.is_empty() {
+            return "no listener was left alone\n".to_owned();
+        }
+        resumed.listeners.iter().map(|name| format!("{name} is tuned again\n")).collect()
+    }))
+}
+
+fn summary(tuner: &Tuner) -> String {
+    let mut facts = Facts::default();
+    facts.add("mode", format!("{}, at exit {}", tuner.mode, tuner.at_exit));
+    facts.add("listeners", tuner.listeners.len().to_string());
+    if let Some(why) = &tuner.unavailable {
+        facts.add("note", why.clone());
+    }
+    facts.text()
+}
+
+/// Those that are not simply as their owner wants them.
+fn listeners(tuner: &Tuner, style: Style) -> String {
+    let mut table = Table::new(&["LISTENER", "NETNS", "MODE", "STATE", ">ORIGINAL", ">BACKLOG", ">SOMAXCONN"]);
+    for one in tuner.listeners.iter().filter(|one| one.state != TunerState::Untouched) {
+        let state = match one.state {
+            TunerState::StoodDown => style.yellow(one.state.as_str()),
+            TunerState::Untouched | TunerState::Raised | TunerState::Reverted => one.state.as_str().to_owned(),
+        };
+        table.row([
+            one.listener.to_string(),
+            one.listener.netns.to_string(),
+            one.mode.clone(),
+            state,
+            one.original.to_string(),
+            one.backlog.to_string(),
+            or_dash(one.somaxconn),
+        ]);
+    }
+    table.text(style, "every backlog is as its owner asked")
+}
+
+fn plans(tuner: &Tuner, style: Style) -> String {
+    let mut table = Table::new(&["LISTENER", "NETNS", "MODE", ">BACKLOG", ">WOULD BE", "LIMIT", "WHY"]);
+    for TunedListener { listener, mode, backlog, plan, .. } in &tuner.listeners {
+        let why = if plan.reason.is_empty() { "no burst has asked for more room" } else { &plan.reason };
+        table.row([
+            listener.to_string(),
+            listener.netns.to_string(),
+            mode.clone(),
+            backlog.to_string(),
+            or_dash(plan.to),
+            or_dash(plan.limit.clone()),
+            printable(why),
+        ]);
+    }
+    table.text(style, "there is no listener to tune")
+}
+
+fn records(journal: &[TunerRecord], style: Style) -> String {
+    let mut table = Table::new(&["WHEN", "LISTENER", "WHAT", ">BEFORE", ">AFTER", "LIMIT", "BY", "WHY"]);
+    for record in journal {
+        let what = match record.action {
+            TunerAction::Failed => style.red(record.action.as_str()),
+            TunerAction::Clamped | TunerAction::StandDown => style.yellow(record.action.as_str()),
+            TunerAction::WouldRaise
+            | TunerAction::Raise
+            | TunerAction::Lower
+            | TunerAction::Reverted
+            | TunerAction::Reapply
+            | TunerAction::Resume
+            | TunerAction::Restore
+            | TunerAction::Somaxconn => record.action.as_str().to_owned(),
+        };
+        table.row([
+            record.at.clone(),
+            record.listener.to_string(),
+            what,
+            record.before.to_string(),
+            record.after.to_string(),
+            or_dash(record.limit.clone()),
+            printable(&record.by),
+            printable(&record.reason),
+        ]);
+    }
+    table.text(style, "nothing was done in that time")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::api::{ListenerName, TunerPlan};
+
+    fn name() -> ListenerName {
+        ListenerName { netns: 4_026_531_840, address: "0.0.0.0".parse().unwrap(), port: 443, cookie: 7 }
+    }
+
+    fn tuner() -> Tuner {
+        let listener = |state: TunerState, port: u16, backlog: u32, plan: TunerPlan| TunedListener {
+            listener: ListenerName { port, ..name() },
+            mode: "enforce".into(),
+            state,
+            original: 5,
+            backlog,
+            somaxconn: Some(4096),
+            plan,
+        };
+        let plan = TunerPlan {
+            to: Some(155),
+            wanted: Some(1024),
+            limit: Some("rate".into()),
+            reason: "6 waited, 12 attempts were refused, 31 were accepted in 100 ms (310/s)".into(),
+        };
+        Tuner {
+            mode: "observe".into(),
+            at_exit: "keep".into(),
+            unavailable: None,
+            listeners: vec![
+                listener(TunerState::Untouched, 80, 5, TunerPlan::default()),
+                listener(TunerState::Untouched, 443, 5, plan),
+                listener(TunerState::Raised, 8080, 1024, TunerPlan::default()),
+                listener(TunerState::StoodDown, 8443, 64, TunerPlan::default()),
+            ],
+        }
+    }
+
+    #[test]
+    fn only_listeners_that_are_not_as_their_owner_wants_are_listed() {
+        insta::assert_snapshot!(format!("{}{}", summary(&tuner()), listeners(&tuner(), Style::PLAIN)), @"
+        mode       observe, at exit keep
+        listeners  4
+        LISTENER      NETNS       MODE     STATE       ORIGINAL  BACKLOG  SOMAXCONN
+        0.0.0.0:8080  4026531840  enforce  raised             5     1024       4096
+        0.0.0.0:8443  4026531840  enforce  stood_down         5       64       4096
+        ");
+    }
+
+    #[test]
+    fn a_dry_run_says_what_would_be_done_about_each_and_why() {
+        insta::assert_snapshot!(plans(&tuner(), Style::PLAIN), @"
+        LISTENER      NETNS       MODE     BACKLOG  WOULD BE  LIMIT  WHY
+        0.0.0.0:80    4026531840  enforce        5         -  -      no burst has asked for more room
+        0.0.0.0:443   4026531840  enforce        5       155  rate   6 waited, 12 attempts were refused, 31 were accepted in 100 ms (310/s)
+        0.0.0.0:8080  4026531840  enforce     1024         -  -      no burst has asked for more room
+        0.0.0.0:8443  4026531840  enforce       64         -  -      no burst has asked for more room
+        ");
+    }
+
+    #[test]
+    fn the_journal_has_before_and_after_of_each_action() {
+        let record = |action: TunerAction, before: u32, after: u32, limit: Option<&str>| TunerRecord {
+            at: "2026-03-01T12:00:00Z".into(),
+            at_seconds: 1_772_366_400,
+            listener: name(),
+            action,
+            by: "governord".into(),
+            before,
+            after,
+            wanted: Some(1024),
+            limit: limit.map(str::to_owned),
+            pid: Some(71),
+            reason: "why".into(),
+        };
+        let journal = [record(TunerAction::Raise, 5, 155, Some("rate")), record(TunerAction::StandDown, 155, 64, None)];
+        insta::assert_snapshot!(records(&journal, Style::PLAIN), @"
+        WHEN                  LISTENER     WHAT        BEFORE  AFTER  LIMIT  BY         WHY
+        2026-03-01T12:00:00Z  0.0.0.0:443  raise            5    155  rate   governord  why
+        2026-03-01T12:00:00Z  0.0.0.0:443  stand_down     155     64  -      governord  why
+        ");
+    }
+}

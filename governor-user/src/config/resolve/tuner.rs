@@ -1,0 +1,225 @@
+//! What the tuner obeys: its settings for every listener, and those for single ones on top.
+
+use super::Reader;
+use crate::config::value::Value;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// What the tuner obeys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TunerConfig {
+    /// For every listener that has nothing of its own.
+    pub global: ListenerPolicy,
+    /// For single ones; the more precise pattern first.
+    pub listeners: Vec<(ListenerPattern, ListenerPolicy)>,
+    /// Kernel memory that all raises together may lead to, in MiB.
+    pub memory_mib: u32,
+    /// Raise `net.core.somaxconn` where it limits a raise.
+    pub raise_somaxconn: bool,
+    /// What a stop does.
+    pub at_exit: AtExit,
+}
+
+/// What holds for one listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenerPolicy {
+    /// Whether anything is done.
+    pub mode: TunerMode,
+    /// Backlog that a raise aims at.
+    pub target: u32,
+    /// Backlog at most.
+    pub max: u32,
+    /// Longest that a connection may have to wait in the queue.
+    pub max_wait: Duration,
+    /// Time without need after which a raise is taken back.
+    pub quiet: Duration,
+}
+
+/// Off, observe or enforce.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TunerMode {
+    /// Nothing is looked at.
+    Off,
+    /// Decide and record.
+    #[default]
+    Observe,
+    /// Decide and act.
+    Enforce,
+}
+
+impl TunerMode {
+    /// Stable name, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Observe => "observe",
+            Self::Enforce => "enforce",
+        }
+    }
+}
+
+/// What a stop does with raised backlogs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtExit {
+    /// They stay.
+    Keep,
+    /// They go back to what their owners asked for.
+    Restore,
+}
+
+/// Which listeners: those on a port, on whichever address, or on one address and port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListenerPattern {
+    /// `None`: on any.
+    address: Option<IpAddr>,
+    port: u16,
+}
+
+impl ListenerPattern {
+    /// Reads `:443`, `0.0.0.0:443` or `[::]:443`; `None` for anything else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if let Some(port) = text.strip_prefix(':') {
+            return Some(Self { address: None, port: port.parse().ok()? });
+        }
+        let place: SocketAddr = text.parse().ok()?;
+        Some(Self { address: Some(place.ip()), port: place.port() })
+    }
+
+    /// Whether a listener is meant.
+    #[must_use]
+    pub fn fits(&self, address: IpAddr, port: u16) -> bool {
+        self.port == port && self.address.is_none_or(|wanted| wanted == address)
+    }
+}
+
+impl fmt::Display for ListenerPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            Some(address) => SocketAddr::new(address, self.port).fmt(f),
+            None => write!(f, ":{}", self.port),
+        }
+    }
+}
+
+impl TunerConfig {
+    /// What holds for the listener on this address and port.
+    #[must_use]
+    pub fn policy(&self, address: IpAddr, port: u16) -> ListenerPolicy {
+        let own = self.listeners.iter().find(|(pattern, _)| pattern.fits(address, port));
+        own.map_or(self.global, |(_, policy)| *policy)
+    }
+}
+
+pub(super) fn tuner(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> TunerConfig {
+    let global = ListenerPolicy {
+        mode: mode(&reader.text("tuner.mode")).unwrap_or_default(),
+        target: reader.integer("tuner.target"),
+        max: reader.integer("tuner.max"),
+        max_wait: reader.duration("tuner.max_wait"),
+        quiet: reader.duration("tuner.quiet"),
+    };
+    check(reader, "tuner", global);
+    let mut listeners = Vec::new();
+    for name in names.iter().filter(|name| name.len() == 3 && name[..2] == ["tuner", "listener"]) {
+        let section = format!("tuner.listener.{}", name[2]);
+        let Some(pattern) = ListenerPattern::parse(&name[2]) else {
+            let said =
+                format!("expected an address and port such as \"0.0.0.0:443\" or \":443\", found \"{}\"", name[2]);
+            reader.problem(&section, said);
+            continue;
+        };
+        let time = |leaf: &str| match reader.value(&format!("{section}.{leaf}")) {
+            Some(Value::Duration(value)) => Some(*value),
+            _ => None,
+        };
+        let policy = ListenerPolicy {
+            mode: mode(&reader.text(&format!("{section}.mode"))).unwrap_or(global.mode),
+            target: reader.number(&format!("{section}.target")).unwrap_or(global.target),
+            max: reader.number(&format!("{section}.max")).unwrap_or(global.max),
+            max_wait: time("max_wait").unwrap_or(global.max_wait),
+            quiet: time("quiet").unwrap_or(global.quiet),
+        };
+        check(reader, &section, policy);
+        listeners.push((pattern, policy));
+    }
+    listeners.sort_by_key(|(pattern, _)| (pattern.address.is_none(), *pattern));
+    TunerConfig {
+        global,
+        listeners,
+        memory_mib: reader.integer("tuner.memory_mib"),
+        raise_somaxconn: reader.value("tuner.raise_somaxconn") == Some(&Value::Bool(true)),
+        at_exit: if reader.text("tuner.at_exit") == "restore" { AtExit::Restore } else { AtExit::Keep },
+    }
+}
+
+fn check(reader: &mut Reader<'_>, section: &str, policy: ListenerPolicy) {
+    if policy.target > policy.max {
+        let ListenerPolicy { target, max, .. } = policy;
+        reader.problem(&format!("{section}.target"), format!("a target of {target} is above the max of {max}"));
+    }
+}
+
+fn mode(word: &str) -> Option<TunerMode> {
+    [TunerMode::Off, TunerMode::Observe, TunerMode::Enforce].into_iter().find(|mode| mode.as_str() == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::load;
+    use super::*;
+
+    fn at(text: &str) -> (IpAddr, u16) {
+        let place: SocketAddr = text.parse().unwrap();
+        (place.ip(), place.port())
+    }
+
+    #[test]
+    fn a_backlog_is_from_one_to_what_thirty_one_bits_hold() {
+        for (value, fits) in [
+            ("1", true),
+            ("65536", true),
+            ("262144", true),
+            ("2147483647", true),
+            ("-1", false),
+            ("0", false),
+            ("2147483648", false),
+            ("\"4k\"", false),
+        ] {
+            let loaded = load(&format!("[tuner]\ntarget = 1\nmax = {value}\n"));
+            assert_eq!(loaded.is_ok(), fits, "{value}: {loaded:?}");
+            if let Err(error) = loaded {
+                assert!(error.contains("tuner.max"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn observing_is_the_default_and_a_target_is_within_the_max() {
+        let tuner = load("").unwrap().config.tuner;
+        assert_eq!((tuner.global.mode, tuner.global.target), (TunerMode::Observe, 1024));
+        assert_eq!((tuner.at_exit, tuner.raise_somaxconn), (AtExit::Keep, false));
+        let error = load("[tuner]\nmax = 100\n").unwrap_err();
+        assert!(error.contains("1024") && error.contains("100"), "{error}");
+    }
+
+    #[test]
+    fn the_more_precise_pattern_wins_and_leaves_the_rest_to_the_global_policy() {
+        let text = "[tuner]\nmode = \"off\"\n[[tuner.listener]]\nlisten = \":443\"\nmode = \"observe\"\n\
+                    [[tuner.listener]]\nlisten = \"127.0.0.1:443\"\nmode = \"enforce\"\nmax_wait = \"1s\"\n";
+        let tuner = load(text).unwrap().config.tuner;
+        let policy = |text: &str| {
+            let (address, port) = at(text);
+            tuner.policy(address, port)
+        };
+        assert_eq!(policy("127.0.0.1:443").mode, TunerMode::Enforce);
+        assert_eq!(policy("127.0.0.1:443").max_wait, Duration::from_secs(1));
+        assert_eq!(policy("[::]:443"), ListenerPolicy { mode: TunerMode::Observe, ..tuner.global });
+        assert_eq!(policy("127.0.0.1:80"), tuner.global);
+        let error = load("[[tuner.listener]]\nlisten = \"https\"\n").unwrap_err();
+        assert!(error.contains("0.0.0.0:443"), "{error}");
+    }
+}

@@ -1,0 +1,221 @@
+//! What the tuner does about backlogs, what it did, and what it would do.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+/// The tuner now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tuner {
+    /// Mode for listeners without one of their own: `off`, `observe` or `enforce`.
+    pub mode: String,
+    /// What a stop does with raised backlogs: `keep` or `restore`.
+    pub at_exit: String,
+    /// Why nothing can be tuned here, e.g. a tier that does not know backlogs; `null` when it can.
+    pub unavailable: Option<String>,
+    /// Every listener it looks at, by (netns, port, address, cookie).
+    pub listeners: Vec<TunedListener>,
+}
+
+/// Which listener.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ListenerName {
+    /// Inode number of the network namespace.
+    pub netns: u64,
+    /// Local address.
+    pub address: IpAddr,
+    /// Local port.
+    pub port: u16,
+    /// Socket cookie.
+    pub cookie: u64,
+}
+
+impl fmt::Display for ListenerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SocketAddr::new(self.address, self.port).fmt(f)
+    }
+}
+
+/// One listener as the tuner sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunedListener {
+    /// Which.
+    #[serde(flatten)]
+    pub listener: ListenerName,
+    /// Mode that holds for it.
+    pub mode: String,
+    /// Whose it is now.
+    pub state: TunerState,
+    /// The backlog its owner asked for.
+    pub original: u32,
+    /// The backlog the kernel holds for it.
+    pub backlog: u32,
+    /// `net.core.somaxconn` of its namespace; `null`: unknown.
+    pub somaxconn: Option<u32>,
+    /// What the last burst that asked for more room leads to.
+    pub plan: TunerPlan,
+}
+
+/// Whose a listener's backlog is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TunerState {
+    /// As its owner asked.
+    Untouched,
+    /// Raised by the tuner.
+    Raised,
+    /// Its application called `listen()` with the first value again, as a reload does.
+    Reverted,
+    /// Left to whoever set it, until `tune resume`.
+    StoodDown,
+}
+
+impl TunerState {
+    /// Stable name, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Untouched => "untouched",
+            Self::Raised => "raised",
+            Self::Reverted => "reverted",
+            Self::StoodDown => "stood_down",
+        }
+    }
+}
+
+/// What should be done about a backlog.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunerPlan {
+    /// The backlog to give it; `null`: leave it as it is.
+    pub to: Option<u32>,
+    /// What it would get without bounds; `null` when more room would not help.
+    pub wanted: Option<u32>,
+    /// The bound that decided: `rate`, `somaxconn`, `memory` or `max`.
+    pub limit: Option<String>,
+    /// Why; empty while no burst has asked for more room.
+    pub reason: String,
+}
+
+/// One line of the tuner's journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunerRecord {
+    /// When, RFC 3339.
+    pub at: String,
+    /// When, in seconds since 1970.
+    pub at_seconds: u64,
+    /// Which listener.
+    #[serde(flatten)]
+    pub listener: ListenerName,
+    /// What was done.
+    pub action: TunerAction,
+    /// Who; `governord` for what it did by itself.
+    pub by: String,
+    /// The number before: a backlog, or `somaxconn`.
+    pub before: u32,
+    /// The number after, as the kernel says; in observe mode, what it would be.
+    pub after: u32,
+    /// What would have been done without bounds.
+    pub wanted: Option<u32>,
+    /// The bound that decided.
+    pub limit: Option<String>,
+    /// The process through which it was done.
+    pub pid: Option<u32>,
+    /// Why.
+    pub reason: String,
+}
+
+/// What the tuner does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TunerAction {
+    /// Observe mode: it would have been raised.
+    WouldRaise,
+    /// The backlog was raised.
+    Raise,
+    /// More would help, and the namespace's somaxconn does not allow it.
+    Clamped,
+    /// The backlog went back to what its owner asked for, after quiet.
+    Lower,
+    /// The application brought its first value back.
+    Reverted,
+    /// The raise was made again after that.
+    Reapply,
+    /// It is left alone from now on.
+    StandDown,
+    /// An operator gave it back to the tuner.
+    Resume,
+    /// It went back to what its owner asked for, at a stop.
+    Restore,
+    /// `net.core.somaxconn` of the listener's namespace was set.
+    Somaxconn,
+    /// Something could not be done.
+    Failed,
+}
+
+impl TunerAction {
+    /// Every action.
+    pub const ALL: [Self; 11] = [
+        Self::WouldRaise,
+        Self::Raise,
+        Self::Clamped,
+        Self::Lower,
+        Self::Reverted,
+        Self::Reapply,
+        Self::StandDown,
+        Self::Resume,
+        Self::Restore,
+        Self::Somaxconn,
+        Self::Failed,
+    ];
+
+    /// Stable name, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::WouldRaise => "would_raise",
+            Self::Raise => "raise",
+            Self::Clamped => "clamped",
+            Self::Lower => "lower",
+            Self::Reverted => "reverted",
+            Self::Reapply => "reapply",
+            Self::StandDown => "stand_down",
+            Self::Resume => "resume",
+            Self::Restore => "restore",
+            Self::Somaxconn => "somaxconn",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Whether the system is another one afterwards.
+    #[must_use]
+    pub fn acts(self) -> bool {
+        match self {
+            Self::Raise | Self::Lower | Self::Reapply | Self::Restore | Self::Somaxconn => true,
+            Self::WouldRaise | Self::Clamped | Self::Reverted | Self::StandDown | Self::Resume | Self::Failed => false,
+        }
+    }
+}
+
+/// Which records `GET /v1/tuner/journal` answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TunerJournalQuery {
+    /// Of the last so many seconds.
+    pub last_seconds: u64,
+}
+
+/// Gives listeners that the tuner left alone back to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TunerResume {
+    /// Those on this address and port, or `:port`; `null`: all.
+    #[serde(default)]
+    pub listener: Option<String>,
+}
+
+/// What [`TunerResume`] came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunerResumed {
+    /// The listeners that are tuned again.
+    pub listeners: Vec<ListenerName>,
+}

@@ -1,0 +1,92 @@
+//! The tuner: gives live listeners of other processes a longer backlog where bursts overflow it and drain in time, and
+//! gives it back after quiet. Observes by default. Knows no request, pool or proxy.
+//!
+//! ```text
+//!   observation ─▶ run ─▶ burst (what the samples say) ─▶ policy (what to do) ─┐
+//!                   ▲                                                         ▼
+//!   control API ────┘       journal, memory, events ◀─ run ◀─ relisten (listen() through a duplicate)
+//! ```
+
+mod burst;
+mod journal;
+mod memory;
+mod policy;
+mod relisten;
+mod run;
+
+pub use journal::records;
+
+use crate::config::{ListenerPattern, TunerConfig};
+use crate::control::api;
+use crate::daemon::messages::Message;
+use crate::kernel::view::Observation;
+use crate::metrics::Recorder;
+use crate::overload::Report;
+use run::Runner;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// Questions and orders that wait for the tuner.
+const INBOX: usize = 16;
+
+/// What the tuner is asked and told.
+#[derive(Debug)]
+enum Ask {
+    /// What it sees and would do.
+    View(oneshot::Sender<api::Tuner>),
+    /// Tune listeners that were left alone: those that fit, or all.
+    Resume { which: Option<ListenerPattern>, by: String, answer: oneshot::Sender<Vec<api::ListenerName>> },
+    /// Obey this from now on.
+    Obey(Box<TunerConfig>),
+    /// Stop; a stop for good restores, if the configuration says so.
+    Stop { for_good: bool, done: oneshot::Sender<()> },
+}
+
+/// A way to ask the tuner. Every question is `None` once it has ended.
+#[derive(Clone, Debug)]
+pub struct Tuner(mpsc::Sender<Ask>);
+
+impl Tuner {
+    /// Starts it as a task of the runtime. Changes go to `driver` to be recorded among the events.
+    #[must_use]
+    pub fn spawn(
+        config: TunerConfig,
+        state_dir: &Path,
+        seen: watch::Receiver<Arc<Observation>>,
+        reports: watch::Receiver<Arc<Report>>,
+        recorder: Recorder,
+        driver: mpsc::WeakSender<Message>,
+    ) -> Self {
+        let (asks, inbox) = mpsc::channel(INBOX);
+        tokio::spawn(Runner::new(config, state_dir, reports, recorder, driver).run(inbox, seen));
+        Self(asks)
+    }
+
+    /// What it sees and would do.
+    pub async fn view(&self) -> Option<api::Tuner> {
+        let (answer, answered) = oneshot::channel();
+        self.0.send(Ask::View(answer)).await.ok()?;
+        answered.await.ok()
+    }
+
+    /// Gives listeners that were left alone back to it; which ones.
+    pub async fn resume(&self, which: Option<ListenerPattern>, by: String) -> Option<Vec<api::ListenerName>> {
+        let (answer, answered) = oneshot::channel();
+        self.0.send(Ask::Resume { which, by, answer }).await.ok()?;
+        answered.await.ok()
+    }
+
+    /// Puts settings in force. A tuner that has ended obeys nothing.
+    pub async fn obey(&self, config: TunerConfig) {
+        drop(self.0.send(Ask::Obey(Box::new(config))).await);
+    }
+
+    /// Ends it, after what it is doing; `for_good`: nobody takes over, so it restores if it is to.
+    pub async fn stop(&self, for_good: bool) {
+        let (done, stopped) = oneshot::channel();
+        if self.0.send(Ask::Stop { for_good, done }).await.is_ok() {
+            drop(stopped.await);
+        }
+    }
+}

@@ -1,0 +1,630 @@
+//! The tuner's loop: observations in, orders of the policy carried out, everything that was done written down. The calls
+//! themselves run on a blocking thread, one after the other.
+
+use super::Ask;
+use super::burst::Sample;
+use super::journal::Journal;
+use super::memory::{Kept, RaisedCap, Store};
+use super::policy::{Bounds, Foreign, Hindrance, Limit, Order, Stance, Track};
+use super::relisten::{self, Done, Held, RelistenError, Socket};
+use crate::config::{AtExit, ListenerPattern, ListenerPolicy, TunerConfig, TunerMode};
+use crate::control::api::{self, ListenerName, TunerAction, TunerRecord, TunerState};
+use crate::daemon::audit::{ITSELF, event};
+use crate::daemon::clock;
+use crate::daemon::messages::{Ask as DriverAsk, Message};
+use crate::kernel::view::{ListenerView, Observation, Protocol, Tier};
+use crate::metrics::{Recorder, TunerFigures};
+use crate::overload::{Evidence, Report, Thresholds, Verdict};
+use governor_engine::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+
+/// Kernel memory that a queued connection is taken to need, in KiB: its socket and the request it has sent.
+const KIB_EACH: u32 = 16;
+
+/// A listener that is not seen for so long is forgotten: a namespace may be out of reach for a while.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
+
+/// A listener by its namespace and cookie.
+type Id = (u64, u64);
+
+#[derive(Debug)]
+struct Entry {
+    track: Track,
+    name: ListenerName,
+    socket: Socket,
+    policy: ListenerPolicy,
+    somaxconn: Option<u32>,
+    seen: Instant,
+    /// The longest backlog that observing has said it would get.
+    would: u32,
+    /// What was last said of a clamp, and of a failure: each is written down once.
+    clamped: Option<u32>,
+    failure: String,
+}
+
+/// All state of the tuner.
+#[derive(Debug)]
+pub(super) struct Runner {
+    config: TunerConfig,
+    entries: BTreeMap<Id, Entry>,
+    /// What an earlier life raised and this one has not seen yet.
+    inherited: BTreeMap<Id, Kept>,
+    /// The first observation.
+    begun: Option<Instant>,
+    /// Namespaces whose somaxconn was raised.
+    caps: BTreeMap<u64, RaisedCap>,
+    reports: watch::Receiver<Arc<Report>>,
+    journal: Journal,
+    store: Store,
+    recorder: Recorder,
+    driver: mpsc::WeakSender<Message>,
+    counts: BTreeMap<TunerAction, u64>,
+    unavailable: Option<String>,
+}
+
+/// What goes into the journal beside the listener.
+struct Note {
+    action: TunerAction,
+    before: u32,
+    after: u32,
+    wanted: Option<u32>,
+    limit: Option<Limit>,
+    pid: Option<u32>,
+    reason: String,
+}
+
+impl Note {
+    fn new(action: TunerAction, before: u32, after: u32, reason: String) -> Self {
+        Self { action, before, after, wanted: None, limit: None, pid: None, reason }
+    }
+}
+
+impl Runner {
+    pub(super) fn new(
+        config: TunerConfig,
+        state_dir: &Path,
+        reports: watch::Receiver<Arc<Report>>,
+        recorder: Recorder,
+        driver: mpsc::WeakSender<Message>,
+    ) -> Self {
+        let store = Store::open(state_dir);
+        let inherited = store.kept().listeners.iter().map(|kept| ((kept.netns, kept.cookie), kept.clone())).collect();
+        let caps = store.kept().caps.iter().map(|cap| (cap.netns, cap.clone())).collect();
+        Self {
+            config,
+            entries: BTreeMap::new(),
+            inherited,
+            begun: None,
+            caps,
+            reports,
+            journal: Journal::open(state_dir),
+            store,
+            recorder,
+            driver,
+            counts: BTreeMap::new(),
+            unavailable: None,
+        }
+    }
+
+    /// Runs until told to stop, or until nobody can tell it any more.
+    pub(super) async fn run(mut self, mut asks: mpsc::Receiver<Ask>, mut seen: watch::Receiver<Arc<Observation>>) {
+        loop {
+            tokio::select! {
+                ask = asks.recv() => match ask {
+                    None => return,
+                    Some(Ask::Stop { for_good, done }) => {
+                        if for_good && self.config.at_exit == AtExit::Restore {
+                            self.restore().await;
+                        }
+                        // The daemon waits for it, or has given up.
+                        done.send(()).ok();
+                        return;
+                    }
+                    Some(Ask::View(answer)) => drop(answer.send(self.view())),
+                    Some(Ask::Resume { which, by, answer }) => drop(answer.send(self.resume(which, &by).await)),
+                    Some(Ask::Obey(config)) => self.config = *config,
+                },
+                changed = seen.changed() => {
+                    if changed.is_err() {
+                        // The kernel plane is over: nothing is decided from now on.
+                        self.unavailable = Some("the kernel plane ended".to_owned());
+                        seen = watch::channel(Arc::new(Observation::default())).1;
+                        continue;
+                    }
+                    let observation = Arc::clone(&seen.borrow_and_update());
+                    self.observe(&observation).await;
+                }
+            }
+        }
+    }
+
+    async fn observe(&mut self, seen: &Observation) {
+        self.unavailable =
+            (seen.tier == Tier::Procfs).then(|| "the procfs tier does not tell backlogs: nothing is tuned".to_owned());
+        let now = Instant(seen.taken_ns);
+        let somaxconn: BTreeMap<u64, Option<u32>> =
+            seen.namespaces.iter().map(|namespace| (namespace.netns, namespace.somaxconn)).collect();
+        // Of this observation or the one before it: a hindrance lasts longer than that.
+        let report = Arc::clone(&self.reports.borrow());
+        let judged =
+            report.listeners.iter().filter_map(|judged| Some(((judged.netns, judged.cookie?), &judged.evidence)));
+        let evidence: BTreeMap<Id, &Evidence> = judged.collect();
+        let budget = self.config.memory_mib.saturating_mul(1024) / KIB_EACH;
+        let added: u32 = self.entries.values().map(|entry| entry.track.added()).fold(0, u32::saturating_add);
+        let mut orders = Vec::new();
+        for listener in &seen.listeners {
+            let (Some(cookie), Some(backlog)) = (listener.cookie, listener.backlog) else { continue };
+            let policy = self.config.policy(listener.address, listener.port);
+            let id = (listener.netns, cookie);
+            if policy.mode == TunerMode::Off && !self.entries.contains_key(&id) {
+                continue;
+            }
+            let inherited = &mut self.inherited;
+            let entry = self.entries.entry(id).or_insert_with(|| {
+                let known = inherited.remove(&id);
+                Entry::new(listener, cookie, backlog, known.as_ref(), now)
+            });
+            (entry.seen, entry.policy) = (now, policy);
+            if policy.mode == TunerMode::Off {
+                continue;
+            }
+            entry.somaxconn = somaxconn.get(&listener.netns).copied().flatten();
+            entry.socket = socket(listener);
+            let others = added.saturating_sub(entry.track.added());
+            let bounds = Bounds {
+                somaxconn: entry.somaxconn,
+                raise_somaxconn: self.config.raise_somaxconn,
+                room: budget.saturating_sub(others),
+            };
+            let pids = &entry.socket.pids;
+            let sample = sample(listener, backlog, now);
+            let hindrance = evidence.get(&id).and_then(|evidence| hindrance(evidence, &policy));
+            let order = entry.track.step(sample, hindrance, &policy, &bounds, || relisten::youngest(pids));
+            orders.extend(order.map(|order| (id, order, bounds, backlog)));
+        }
+        self.entries.retain(|_, entry| now.since(entry.seen) < FORGET_AFTER);
+        if now.since(*self.begun.get_or_insert(now)) >= FORGET_AFTER {
+            self.inherited.clear();
+        }
+        for (id, order, bounds, shown) in orders {
+            match self.entries.get(&id).map(|entry| entry.policy.mode) {
+                Some(TunerMode::Enforce) => self.carry_out(id, order, &bounds).await,
+                Some(TunerMode::Observe) => self.only_say(id, &order, shown, now).await,
+                Some(TunerMode::Off) | None => {}
+            }
+        }
+        self.keep();
+        self.recorder.tuner(self.figures());
+    }
+
+    /// Observe mode.
+    async fn only_say(&mut self, id: Id, order: &Order, shown: u32, now: Instant) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let (held, plan) = (entry.track.held, entry.track.plan.clone());
+        match order {
+            Order::Raise(to) if *to > entry.would => {
+                entry.would = *to;
+                let (wanted, limit) = (plan.wanted, plan.limit);
+                let note = Note { wanted, limit, ..Note::new(TunerAction::WouldRaise, held, *to, plan.reason) };
+                self.write(id, ITSELF, note).await;
+            }
+            Order::Clamped => self.say_clamped(id).await,
+            // What the table says is believed: nothing hangs on it.
+            Order::Verify => drop(entry.track.verified(shown, now)),
+            Order::Raise(_) | Order::Lower(_) | Order::Reapply(_) | Order::StandDown => {}
+        }
+    }
+
+    async fn carry_out(&mut self, id: Id, order: Order, bounds: &Bounds) {
+        match order {
+            Order::Raise(to) => {
+                // One of its group may have seen to it.
+                if self.entries.get(&id).is_some_and(|entry| entry.track.held < to)
+                    && self.relisten(id, &order, TunerAction::Raise).await
+                {
+                    self.raise_the_others(id, to, bounds).await;
+                }
+            }
+            Order::Lower(_) => drop(self.relisten(id, &order, TunerAction::Lower).await),
+            Order::Reapply(_) => drop(self.relisten(id, &order, TunerAction::Reapply).await),
+            Order::Clamped => self.say_clamped(id).await,
+            Order::Verify => self.verify(id).await,
+            Order::StandDown => {
+                let Some(entry) = self.entries.get(&id) else { return };
+                let (set, held) = (entry.track.set.unwrap_or(entry.track.held), entry.track.held);
+                let reason =
+                    "the same process undid it again: it is left alone until governorctl tune resume".to_owned();
+                self.write(id, ITSELF, Note::new(TunerAction::StandDown, set, held, reason)).await;
+            }
+        }
+    }
+
+    /// Every member of an SO_REUSEPORT group gets what one of them needs: the hash that picks one does not look at queues.
+    async fn raise_the_others(&mut self, id: Id, to: u32, bounds: &Bounds) {
+        let Some(first) = self.entries.get(&id).map(|entry| entry.name.clone()) else { return };
+        let same = |name: &ListenerName| {
+            (name.netns, name.address, name.port) == (first.netns, first.address, first.port) && *name != first
+        };
+        let others: Vec<(Id, u32)> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| same(&entry.name) && entry.policy.mode == TunerMode::Enforce)
+            .filter_map(|(other, entry)| Some((*other, entry.track.follows(to, bounds)?)))
+            .collect();
+        for (other, to) in others {
+            if let Some(entry) = self.entries.get_mut(&other) {
+                entry.track.plan.reason = "another socket of the same address and port needs it".to_owned();
+            }
+            self.relisten(other, &Order::Raise(to), TunerAction::Raise).await;
+        }
+    }
+
+    /// Calls `listen()` and tells everybody; whether it could be done.
+    async fn relisten(&mut self, id: Id, order: &Order, action: TunerAction) -> bool {
+        let (Order::Raise(to) | Order::Lower(to) | Order::Reapply(to)) = *order else { return false };
+        let Some(entry) = self.entries.get(&id) else { return false };
+        let cap = self.config.raise_somaxconn && entry.somaxconn.is_some_and(|most| most < to);
+        let (socket, held) = (entry.socket.clone(), entry.track.held);
+        let pids = socket.pids.clone();
+        let acted = on_blocking_thread(move || act(&socket, to, cap)).await;
+        let now = clock::now();
+        let Some(entry) = self.entries.get_mut(&id) else { return false };
+        let Acted { cap, done } = acted;
+        let done = match done {
+            Ok(done) => done,
+            Err(error) => {
+                let again = entry.track.failed(now);
+                self.note_cap(id, cap).await;
+                // Who holds a new listener is known a little after it.
+                if again || !matches!(error, RelistenError::NoHolder) {
+                    self.say_failed(id, held, to, &error).await;
+                }
+                return false;
+            }
+        };
+        let youngest = matches!(order, Order::Reapply(_)).then(|| relisten::youngest(&pids)).flatten();
+        entry.track.done(order, done.after, now, youngest);
+        entry.failure.clear();
+        let mut note = Note::new(action, done.before, done.after, reason(order, entry));
+        (note.wanted, note.limit, note.pid) = (entry.track.plan.wanted, entry.track.plan.limit, Some(done.pid));
+        if done.after < to {
+            note.limit = Some(Limit::Somaxconn);
+            note.reason = format!("{}; {}", clamp(done.after, id.0), note.reason);
+        }
+        self.note_cap(id, cap).await;
+        self.write(id, ITSELF, note).await;
+        true
+    }
+
+    /// Asks the kernel whether somebody else has called `listen()`, and draws the conclusion.
+    async fn verify(&mut self, id: Id) {
+        let Some(entry) = self.entries.get(&id) else { return };
+        let (socket, before) = (entry.socket.clone(), entry.track.held);
+        let found = on_blocking_thread(move || relisten::backlog_of(&socket)).await;
+        let now = clock::now();
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let after = match found {
+            Ok(after) => after,
+            Err(error) => {
+                tracing::debug!(listener = %entry.name, %error, "a backlog could not be verified");
+                entry.track.failed(now);
+                return;
+            }
+        };
+        let note = match entry.track.verified(after, now) {
+            Foreign::Nobody => return,
+            Foreign::Reload => {
+                let reason = "the application called listen() with its first value again".to_owned();
+                Note::new(TunerAction::Reverted, before, after, reason)
+            }
+            Foreign::Operator => {
+                let reason = "somebody set a new value: it is left alone until governorctl tune resume".to_owned();
+                Note::new(TunerAction::StandDown, before, after, reason)
+            }
+        };
+        self.write(id, ITSELF, note).await;
+    }
+
+    async fn say_clamped(&mut self, id: Id) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let wanted = entry.track.plan.wanted;
+        if entry.clamped == wanted {
+            return;
+        }
+        entry.clamped = wanted;
+        let held = entry.track.held;
+        let reason = format!("{}; {}", clamp(entry.somaxconn.unwrap_or(held), id.0), entry.track.plan.reason);
+        let note =
+            Note { wanted, limit: Some(Limit::Somaxconn), ..Note::new(TunerAction::Clamped, held, held, reason) };
+        self.write(id, ITSELF, note).await;
+    }
+
+    async fn say_failed(&mut self, id: Id, held: u32, to: u32, error: &RelistenError) {
+        let said = relisten::chain(error);
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        if entry.failure == said {
+            return;
+        }
+        entry.failure.clone_from(&said);
+        let note = Note { wanted: Some(to), ..Note::new(TunerAction::Failed, held, held, said) };
+        self.write(id, ITSELF, note).await;
+    }
+
+    /// Remembers and records that the cap of a listener's namespace was set.
+    async fn note_cap(&mut self, id: Id, cap: Option<Result<(u32, u32), RelistenError>>) {
+        match cap {
+            None => {}
+            Some(Err(error)) => self.say_failed(id, 0, 0, &error).await,
+            Some(Ok((before, after))) => {
+                let raised = self.caps.entry(id.0).or_insert(RaisedCap { netns: id.0, before, after });
+                raised.after = after;
+                let reason = format!("net.core.somaxconn of network namespace {}", id.0);
+                self.write(id, ITSELF, Note::new(TunerAction::Somaxconn, before, after, reason)).await;
+            }
+        }
+    }
+
+    /// Gives back what was raised, where nobody else has changed it since.
+    async fn restore(&mut self) {
+        let raised: Vec<Id> =
+            self.entries.iter().filter(|(_, entry)| entry.track.set.is_some()).map(|(id, _)| *id).collect();
+        for id in raised {
+            let Some(entry) = self.entries.get(&id) else { continue };
+            let (socket, set, original) = (entry.socket.clone(), entry.track.set, entry.track.original);
+            let cap = self.caps.get(&id.0).cloned();
+            let (done, cap) = on_blocking_thread(move || put_back(&socket, set, original, cap)).await;
+            if let Some((before, after)) = cap {
+                self.caps.remove(&id.0);
+                let reason = format!("the daemon stops; net.core.somaxconn of network namespace {}", id.0);
+                self.write(id, ITSELF, Note::new(TunerAction::Somaxconn, before, after, reason)).await;
+            }
+            match done {
+                Ok(Some(done)) => {
+                    if let Some(entry) = self.entries.get_mut(&id) {
+                        entry.track.done(&Order::Lower(original), done.after, clock::now(), None);
+                    }
+                    let note = Note::new(TunerAction::Restore, done.before, done.after, "the daemon stops".to_owned());
+                    self.write(id, ITSELF, Note { pid: Some(done.pid), ..note }).await;
+                }
+                Ok(None) => tracing::info!(listener = ?id, "not restored: somebody else has set its backlog since"),
+                Err(error) => self.say_failed(id, set.unwrap_or(0), original, &error).await,
+            }
+        }
+        self.keep();
+    }
+
+    async fn resume(&mut self, which: Option<ListenerPattern>, by: &str) -> Vec<ListenerName> {
+        let now = clock::now();
+        let fits = |entry: &Entry| which.is_none_or(|pattern| pattern.fits(entry.name.address, entry.name.port));
+        let resumed: Vec<Id> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.track.stance != Stance::Free && fits(entry))
+            .map(|(id, _)| *id)
+            .collect();
+        let mut names = Vec::new();
+        for id in resumed {
+            let Some(entry) = self.entries.get_mut(&id) else { continue };
+            entry.track.resume(now);
+            names.push(entry.name.clone());
+            let held = entry.track.held;
+            self.write(id, by, Note::new(TunerAction::Resume, held, held, "an operator asked for it".to_owned())).await;
+        }
+        self.keep();
+        names
+    }
+
+    /// Into the journal, the counters, and, if the system changed, the events.
+    async fn write(&mut self, id: Id, by: &str, note: Note) {
+        let Some(entry) = self.entries.get(&id) else { return };
+        *self.counts.entry(note.action).or_default() += 1;
+        let record = TunerRecord {
+            at: clock::wall_time(),
+            at_seconds: clock::wall_seconds(),
+            listener: entry.name.clone(),
+            action: note.action,
+            by: by.to_owned(),
+            before: note.before,
+            after: note.after,
+            wanted: note.wanted,
+            limit: note.limit.map(|limit| limit.as_str().to_owned()),
+            pid: note.pid,
+            reason: note.reason,
+        };
+        self.journal.add(&record);
+        let notable = matches!(record.action, TunerAction::StandDown | TunerAction::Resume);
+        if (record.action.acts() || notable)
+            && let Some(driver) = self.driver.upgrade()
+        {
+            let action = format!("tune {}", record.action.as_str());
+            let subject = record.listener.to_string();
+            let event = event(by, &action, &subject, &record.before, &record.after, Some(record.reason));
+            // A driver that is gone keeps no record; the journal has it.
+            drop(driver.send(Message::Ask(DriverAsk::Record(Box::new(event)))).await);
+        }
+    }
+
+    fn keep(&mut self) {
+        let now = self.entries.iter().filter_map(|((netns, cookie), entry)| {
+            let stood_down = entry.track.stance == Stance::StoodDown;
+            let kept = Kept {
+                netns: *netns,
+                cookie: *cookie,
+                original: entry.track.original,
+                set: entry.track.set,
+                stood_down,
+            };
+            (entry.track.set.is_some() || stood_down).then_some(kept)
+        });
+        let listeners = now.chain(self.inherited.values().cloned()).collect();
+        self.store.keep(listeners, self.caps.values().cloned().collect());
+    }
+
+    fn figures(&self) -> TunerFigures {
+        let count = |of: &dyn Fn(&Entry) -> bool| self.entries.values().filter(|entry| of(entry)).count();
+        TunerFigures {
+            actions: self.counts.clone(),
+            raised: count(&|entry| entry.track.set.is_some()),
+            stood_down: count(&|entry| entry.track.stance == Stance::StoodDown),
+            clamped: count(&|entry| entry.track.plan.limit == Some(Limit::Somaxconn)),
+            added: self.entries.values().map(|entry| u64::from(entry.track.added())).sum(),
+            journal: self.journal.health(),
+        }
+    }
+
+    fn view(&self) -> api::Tuner {
+        let mut listeners: Vec<api::TunedListener> = self.entries.values().map(Entry::view).collect();
+        listeners.sort_by(|a, b| {
+            let key = |one: &api::TunedListener| {
+                (one.listener.netns, one.listener.port, one.listener.address, one.listener.cookie)
+            };
+            key(a).cmp(&key(b))
+        });
+        api::Tuner {
+            mode: self.config.global.mode.as_str().to_owned(),
+            at_exit: match self.config.at_exit {
+                AtExit::Keep => "keep".to_owned(),
+                AtExit::Restore => "restore".to_owned(),
+            },
+            unavailable: self.unavailable.clone(),
+            listeners,
+        }
+    }
+}
+
+impl Entry {
+    fn new(listener: &ListenerView, cookie: u64, backlog: u32, kept: Option<&Kept>, now: Instant) -> Self {
+        let track = match kept {
+            Some(kept) => Track::resumed(kept.original, kept.set, kept.stood_down, backlog, now),
+            None => Track::new(backlog, now),
+        };
+        Self {
+            track,
+            name: ListenerName { netns: listener.netns, address: listener.address, port: listener.port, cookie },
+            socket: socket(listener),
+            policy: ListenerPolicy {
+                mode: TunerMode::Off,
+                target: 0,
+                max: 0,
+                max_wait: Duration::ZERO,
+                quiet: Duration::ZERO,
+            },
+            somaxconn: None,
+            seen: now,
+            would: 0,
+            clamped: None,
+            failure: String::new(),
+        }
+    }
+
+    fn view(&self) -> api::TunedListener {
+        let track = &self.track;
+        api::TunedListener {
+            listener: self.name.clone(),
+            mode: self.policy.mode.as_str().to_owned(),
+            state: match track.stance {
+                Stance::StoodDown => TunerState::StoodDown,
+                Stance::Reverted(_) => TunerState::Reverted,
+                Stance::Free if track.set.is_some() => TunerState::Raised,
+                Stance::Free => TunerState::Untouched,
+            },
+            original: track.original,
+            backlog: track.held,
+            somaxconn: self.somaxconn,
+            plan: api::TunerPlan {
+                to: track.plan.to,
+                wanted: track.plan.wanted,
+                limit: track.plan.limit.map(|limit| limit.as_str().to_owned()),
+                reason: track.plan.reason.clone(),
+            },
+        }
+    }
+}
+
+/// What [`act`] came to.
+struct Acted {
+    /// The cap before and after, if it was to be raised.
+    cap: Option<Result<(u32, u32), RelistenError>>,
+    done: Result<Done, RelistenError>,
+}
+
+/// Gives a listener a backlog, after its namespace's cap if that is to be raised too.
+fn act(socket: &Socket, to: u32, raise_cap: bool) -> Acted {
+    let held = match Held::of(socket) {
+        Ok(held) => held,
+        Err(error) => return Acted { cap: None, done: Err(error) },
+    };
+    let cap = raise_cap.then(|| held.set_somaxconn(to, None));
+    Acted { cap, done: held.listen(to) }
+}
+
+/// Gives a listener its first backlog back, and its namespace its cap, unless somebody has changed them since.
+type PutBack = (Result<Option<Done>, RelistenError>, Option<(u32, u32)>);
+
+fn put_back(socket: &Socket, set: Option<u32>, original: u32, cap: Option<RaisedCap>) -> PutBack {
+    let listen = || {
+        let held = Held::of(socket)?;
+        if Some(held.backlog()?) == set { held.listen(original).map(Some) } else { Ok(None) }
+    };
+    let done = listen();
+    let cap = cap.and_then(|cap| {
+        let (before, after) = Held::of(socket).ok()?.set_somaxconn(cap.before, Some(cap.after)).ok()?;
+        (before != after).then_some((before, after))
+    });
+    (done, cap)
+}
+
+/// Runs work that asks the kernel, which may take a while where a process has many descriptors.
+async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.expect("the hands of the tuner do not panic, and the runtime lives")
+}
+
+fn socket(listener: &ListenerView) -> Socket {
+    Socket {
+        cookie: listener.cookie.filter(|_| listener.protocol == Protocol::Tcp),
+        inode: listener.inode,
+        pids: listener.pids.clone(),
+    }
+}
+
+fn sample(listener: &ListenerView, backlog: u32, now: Instant) -> Sample {
+    Sample {
+        at: now,
+        backlog,
+        depth: listener.depth,
+        peak: listener.depth_peak,
+        enqueued: listener.enqueued_total,
+        accepted: listener.accepted_total,
+        overflows: listener.overflows_total,
+    }
+}
+
+/// What a verdict says against a longer queue.
+fn hindrance(evidence: &Evidence, policy: &ListenerPolicy) -> Option<Hindrance> {
+    let thresholds = Thresholds { max_wait: policy.max_wait, ..Thresholds::default() };
+    match Verdict::of(evidence, &thresholds) {
+        Verdict::FdExhausted => Some(Hindrance::DescriptorsExhausted),
+        Verdict::AcceptorStalled => Some(Hindrance::AcceptorStalled),
+        Verdict::AcceptStarved => Some(Hindrance::StandingQueue),
+        Verdict::HalfOpenPressure => Some(Hindrance::HalfOpenPressure),
+        Verdict::Ok | Verdict::Burst | Verdict::Misconfigured | Verdict::UpstreamSlow | Verdict::InflightSaturated => {
+            None
+        }
+    }
+}
+
+fn reason(order: &Order, entry: &Entry) -> String {
+    match order {
+        Order::Raise(_) => entry.track.plan.reason.clone(),
+        Order::Lower(_) => "it was quiet for long enough".to_owned(),
+        Order::Reapply(_) => "a reload had undone it".to_owned(),
+        Order::Clamped | Order::Verify | Order::StandDown => String::new(),
+    }
+}
+
+fn clamp(most: u32, netns: u64) -> String {
+    format!("clamped: {most}, needs net.core.somaxconn raised in network namespace {netns}, then listen again")
+}
