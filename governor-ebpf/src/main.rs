@@ -19,6 +19,7 @@ mod emit;
 mod enqueue;
 mod error;
 mod ingress;
+mod leased;
 mod listener;
 mod maps;
 mod offsets;

@@ -4,18 +4,21 @@ use crate::atomic::Cell;
 use crate::cells::{CgroupCell, ListenerCell, MarkerCell, QuickCell, SojournCell, StatsCell};
 use crate::error::Error;
 use crate::sock::Sock;
-use aya_ebpf::bindings::{BPF_ANY, BPF_F_NO_PREALLOC, BPF_NOEXIST, BPF_SK_STORAGE_GET_F_CREATE};
+use aya_ebpf::bindings::{BPF_ANY, BPF_F_NO_PREALLOC, BPF_NOEXIST, BPF_RB_NO_WAKEUP, BPF_SK_STORAGE_GET_F_CREATE};
 use aya_ebpf::btf_maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use aya_ebpf::helpers::generated::bpf_sk_storage_get;
 use aya_ebpf::macros::btf_map;
 use core::ptr;
 use governor_common::abi::{
-    CgroupKey, CgroupState, Control, Event, GlobalStats, ListenPort, ListenerState, MAX_CGROUPS, MAX_LISTEN_PORTS,
-    MAX_LISTENERS, Marker, QUICK_MARKS as PLACES, QuickMark, Sojourn,
+    CgroupKey, CgroupState, Control, Event, GlobalStats, ListenPort, ListenerState, MAX_CGROUPS, MAX_LEASED,
+    MAX_LISTEN_PORTS, MAX_LISTENERS, Marker, QUICK_MARKS as PLACES, QuickMark, Sojourn, leased_places,
 };
 
 /// Holds some 1,600 events: what a program with many listeners causes at its end, between two ticks of a slow machine.
 const EVENT_BYTES: usize = 256 * 1024;
+
+/// Holds 8,192 ends: what closes at once when a proxy with as many clients is killed.
+const CLOSED_BYTES: usize = 128 * 1024;
 
 #[btf_map]
 static LISTENERS: HashMap<u64, ListenerState, { MAX_LISTENERS as usize }> = HashMap::new();
@@ -62,6 +65,15 @@ static QUICK_MARKS: Array<QuickMark, { PLACES as usize }> = Array::new();
 /// One less than the length of that table, as a mask; overwritten by the loader.
 #[unsafe(no_mangle)]
 static LAST_PLACE: u32 = 0;
+
+/// Cookies of connections whose end is to be told of, each in one of two places that it leads to: see `leased`. Written by the
+/// daemon, taken out by whoever sees the end.
+#[btf_map]
+static LEASED: Array<u64, { MAX_LEASED as usize }> = Array::new();
+
+/// The cookies of those that have ended.
+#[btf_map]
+static CLOSED: RingBuf<u64, CLOSED_BYTES> = RingBuf::new();
 
 /// aya's own type serves socket-address programs only, so the definition is written out here.
 #[btf_map]
@@ -257,6 +269,27 @@ pub(crate) fn handed_on_at(port: ListenPort) -> u64 {
     }
     // SAFETY: as in `listener`; a number written in one piece.
     HANDED_ON.get_ptr(port).map_or(0, |moment| unsafe { moment.read_volatile() })
+}
+
+/// Takes a connection off those whose end is to be told of; false for all others. No call: the kernel does look-ups in arrays
+/// in place.
+#[inline(always)]
+pub(crate) fn take_leased(cookie: u64) -> bool {
+    let [one, other] = leased_places(cookie);
+    take_place(one, cookie) || take_place(other, cookie)
+}
+
+#[inline(always)]
+fn take_place(place: u32, cookie: u64) -> bool {
+    // SAFETY: as in `listener`; a number that the daemon writes in one piece.
+    let known = LEASED.get_ptr(place).map(|value| unsafe { &*value.cast::<Cell<u64>>() });
+    known.is_some_and(|known| known.load() == cookie && known.replace(cookie, 0).is_ok())
+}
+
+/// Tells that a connection has ended.
+#[inline(always)]
+pub(crate) fn tell_closed(cookie: u64) -> Result<(), Error> {
+    CLOSED.output(cookie, u64::from(BPF_RB_NO_WAKEUP)).map_err(|_| Error::EventLost)
 }
 
 /// The mark on a socket.

@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::sock::Sock;
-use crate::{connection, listener, maps};
+use crate::{connection, leased, listener, maps};
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::programs::BtfTracePointContext;
 use aya_log_ebpf::debug;
@@ -60,7 +60,7 @@ fn note(ctx: &BtfTracePointContext, change: Change) -> Result<(), Error> {
         Change::Opened(Direction::Outbound) => connection::open(sk, Direction::Outbound, 0),
         Change::Closed => {
             connection::close(sk);
-            Ok(())
+            leased::closed(sk)
         }
     }
 }

@@ -20,9 +20,9 @@ async fn a_full_pool_shows_who_holds_and_who_waits() {
     chat  KEY  batch  2  1  2
     ");
     insta::assert_snapshot!(of(&busy.daemon, &["leases", "--pool", "chat"]), @"
-    LEASE  POOL  MEMBER  KEY  KIND  SESSION  AGE  IDLE  EXPIRES IN
-    ID  chat  account-1  batch  ordinary  1  TIME  -  TIME
-    ID  chat  account-2  batch  ordinary  1  TIME  -  TIME
+    LEASE  POOL  MEMBER  KEY  KIND  SESSION  AGE  IDLE  EXPIRES IN  ASKED AT
+    ID  chat  account-1  batch  ordinary  1  TIME  -  TIME  chat.rs:7
+    ID  chat  account-2  batch  ordinary  1  TIME  -  TIME  chat.rs:7
     ");
     insta::assert_snapshot!(of(&busy.daemon, &["leases", "--idle", "1h"]), @"no lease is held");
 }
@@ -265,7 +265,7 @@ async fn orgs_show_their_class_and_what_they_may_hold() {
     let daemon =
         Setup::new("[pools.chat]\nfair_share = \"max-min\"\n[pools.chat.members.a]\nslots = 8\nreserve = 0\n").start();
     let governor = crate::world::client(&daemon).await;
-    let ask = governor_client::AcquireRequest::new("chat").key(governor.key(b"k")).label("batch");
+    let ask = governor_client::AcquireRequest::new("chat").key(governor.key(b"k")).label("batch").site("chat.rs:7");
     let lease = governor.acquire(ask.org(governor.key(b"acme")).class("tier0")).await.unwrap();
     insta::assert_snapshot!(of(&daemon, &["keys", "--orgs"]), @"
     ORG  CLASS  TIER  REQUESTS  CAP  POOL  IN FLIGHT  PARKED  SHARE  WEIGHT  FLOOR
@@ -278,8 +278,8 @@ async fn orgs_show_their_class_and_what_they_may_hold() {
     let suspended = lease.suspend();
     daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0);
     insta::assert_snapshot!(of(&daemon, &["leases"]), @"
-    LEASE  POOL  MEMBER  KEY  KIND  SESSION  AGE  IDLE  EXPIRES IN  ORG  STATE
-    ID  chat  a  batch  ordinary  1  TIME  -  TIME  KEY…  suspended
+    LEASE  POOL  MEMBER  KEY  KIND  SESSION  AGE  IDLE  EXPIRES IN  ORG  STATE  ASKED AT
+    ID  chat  a  batch  ordinary  1  TIME  -  TIME  KEY…  suspended  chat.rs:7
     ");
     drop(suspended);
 }

@@ -44,7 +44,7 @@ pub(crate) struct Busy {
 pub(crate) async fn busy() -> Busy {
     let daemon = quiet();
     let governor = client(&daemon).await;
-    let ask = |key: &str| AcquireRequest::new("chat").key(governor.key(key.as_bytes())).label(key);
+    let ask = |key: &str| AcquireRequest::new("chat").key(governor.key(key.as_bytes())).label(key).site("chat.rs:7");
     let mut held = Vec::new();
     for _ in 0..2 {
         held.push(soon(governor.acquire(ask("batch"))).await.unwrap());

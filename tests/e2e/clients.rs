@@ -36,6 +36,11 @@ async fn a_leaked_lease_returns_after_the_grace_and_one_that_is_not_flagged_stay
     let leases = daemon.get("/v1/leases");
     let gone: Vec<_> = leases.as_array().unwrap().iter().filter(|lease| lease["client_gone"] == true).collect();
     assert_eq!((gone.len(), &gone[0]["label"]), (1, &"b".into()), "{leases}");
+    assert!(
+        leases.as_array().unwrap().iter().all(|lease| lease["site"].as_str().unwrap().starts_with("e2e/world.rs:"))
+    );
+    let lost = &daemon.get("/v1/status")["lost"];
+    assert_eq!((&lost[0]["reclaimed"], &lost[0]["expired"], lost.as_array().unwrap().len()), (&1.into(), &0.into(), 1));
     drop((leaked, kept, unknown));
 }
 

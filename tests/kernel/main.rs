@@ -3,6 +3,7 @@
 //! what it skipped; `GOVERNOR_REQUIRE_KERNEL=1` turns that into a failure.
 
 mod campaign;
+mod clients;
 mod connections;
 mod counters;
 mod life;

@@ -3,6 +3,18 @@
 use super::ListenerState;
 use bytemuck::{Pod, Zeroable};
 
+/// Places for connections whose end is waited for.
+pub const MAX_LEASED: u32 = 131_072;
+
+/// The places that a cookie leads to, of which it takes one. Cookies are given out in a row, so that they seldom meet.
+#[inline(always)]
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "a place is the cookie modulo their number")]
+pub const fn leased_places(cookie: u64) -> [u32; 2] {
+    let pair = (cookie as u32 & (MAX_LEASED / 2 - 1)) * 2;
+    [pair, pair + 1]
+}
+
 /// One event about a listener.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]

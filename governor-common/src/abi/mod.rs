@@ -14,7 +14,7 @@ mod stats;
 
 pub use cgroup::{CgroupKey, CgroupState, Direction, MAX_CGROUPS, Marker, QUICK_MARKS, QuickMark, Stage};
 pub use control::Control;
-pub use event::{Event, EventKind};
+pub use event::{Event, EventKind, MAX_LEASED, leased_places};
 pub use listener::{AF_INET, AF_INET6, ListenerState, MAX_LISTENERS};
 pub use offsets::Offsets;
 pub use scan::{ListenPort, MAX_LISTEN_PORTS, QUEUE_WALK, QueueRecord, ScanRecord, TCP_LISTEN};

@@ -120,6 +120,8 @@ pub struct Acquire {
     pub client: Option<ClientSocket>,
     /// The lease may be taken back some time after the client's connection is gone: no upstream call outlives it.
     pub ends_with_client: bool,
+    /// Where in the proxy this is asked, e.g. `src/chat.rs:42` or a route: leases that are lost count by it.
+    pub site: Option<String>,
 }
 
 /// A connected TCP socket of the proxy.
@@ -237,4 +239,6 @@ pub struct HeldLease {
     pub client: Option<ClientSocket>,
     /// As in [`Acquire::ends_with_client`].
     pub ends_with_client: bool,
+    /// As in [`Acquire::site`].
+    pub site: Option<String>,
 }

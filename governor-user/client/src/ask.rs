@@ -1,6 +1,7 @@
 //! What a caller asks for. The raw API key is nowhere in it: [`Governor::key`](crate::Governor::key) turns it into a
 //! keyed hash first.
 
+use std::panic::Location;
 use std::time::Duration;
 
 use governor_common::wire::KeyHash;
@@ -40,10 +41,13 @@ impl Parent {
 }
 
 impl AcquireRequest {
-    /// One ordinary slot of `pool`, without a key: it bypasses fair share and counts in the pool.
+    /// One ordinary slot of `pool`, without a key: it bypasses fair share and counts in the pool. The line that calls this
+    /// is the request's [`site`](Self::site) until another is named.
     #[must_use]
+    #[track_caller]
     pub fn new(pool: impl Into<String>) -> Self {
-        let wire = Acquire { pool: pool.into(), ..Acquire::default() };
+        let site = Some(place(Location::caller()));
+        let wire = Acquire { pool: pool.into(), site, ..Acquire::default() };
         Self { wire, max_wait: None, deadline: None, parent: None }
     }
 
@@ -128,6 +132,13 @@ impl AcquireRequest {
         self
     }
 
+    /// Where in this proxy the slot is asked for, e.g. a route: leases that the daemon had to take back are counted by it.
+    #[must_use]
+    pub fn site(mut self, site: impl Into<String>) -> Self {
+        self.wire.site = Some(site.into());
+        self
+    }
+
     /// Endpoint class for records, e.g. `chat`.
     #[must_use]
     pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
@@ -174,5 +185,25 @@ impl AcquireRequest {
     #[must_use]
     pub fn pool(&self) -> &str {
         &self.wire.pool
+    }
+}
+
+/// The file in its folder, and the line: what is above the folder says nothing to a reader.
+fn place(caller: &Location<'_>) -> String {
+    let file = caller.file();
+    let near = file.rmatch_indices(['/', '\\']).nth(1).map_or(file, |(at, _)| &file[at + 1..]);
+    format!("{near}:{}", caller.line())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_known_by_the_line_that_made_it_unless_it_is_named() {
+        let line = line!() + 1;
+        let request = AcquireRequest::new("chat");
+        assert_eq!(request.wire.site, Some(format!("src/ask.rs:{line}")));
+        assert_eq!(request.site("POST /v1/chat").wire.site.as_deref(), Some("POST /v1/chat"));
     }
 }

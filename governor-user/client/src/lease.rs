@@ -346,6 +346,7 @@ impl LeaseState {
             suspended,
             client: self.ask.client,
             ends_with_client: self.ask.ends_with_client,
+            site: self.ask.site.clone(),
         }
     }
 

@@ -145,7 +145,7 @@ impl Engine {
             arrived: self.now,
             until: acquire.deadline.map_or(until, |deadline| until.min(deadline)),
             deadline: acquire.deadline,
-            errand: Errand::New { ends_with_client: acquire.ends_with_client },
+            errand: Errand::New { ends_with_client: acquire.ends_with_client, site: acquire.site },
         }
     }
 

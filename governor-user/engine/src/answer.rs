@@ -2,7 +2,7 @@
 
 use crate::admit::Refusal;
 use crate::engine::Engine;
-use crate::id::{DecisionId, LeaseId, MemberId, RequestId, SessionId};
+use crate::id::{DecisionId, LeaseId, MemberId, RequestId, SessionId, SiteId};
 use crate::io::{Decision, Grant, Numbers, Origin, Outcome, Output, Reason, RejectReason};
 use crate::lease::{Lease, Moment};
 use crate::park::{Ask, Door, Errand};
@@ -29,8 +29,8 @@ impl Engine {
                 self.forget(&ask);
                 lease
             }
-            Errand::New { ends_with_client } => {
-                let lease = self.new_lease(&ask, member, ends_with_client);
+            Errand::New { ends_with_client, site } => {
+                let lease = Lease { ends_with_client, site, ..self.new_lease(&ask, member) };
                 self.insert_lease(lease)
             }
         };
@@ -38,7 +38,7 @@ impl Engine {
     }
 
     /// The lease that a request gets. It takes over the request's set and holder.
-    fn new_lease(&mut self, ask: &Ask, member: Option<MemberId>, ends_with_client: bool) -> Lease {
+    fn new_lease(&mut self, ask: &Ask, member: Option<MemberId>) -> Lease {
         Lease {
             id: LeaseId(self.lease_ids.next()),
             session: ask.session,
@@ -50,7 +50,8 @@ impl Engine {
             child: ask.door == Door::Child,
             priority: ask.priority,
             traffic: ask.traffic,
-            ends_with_client,
+            ends_with_client: false,
+            site: SiteId::default(),
             client_gone: false,
             suspended: false,
             relocated: false,

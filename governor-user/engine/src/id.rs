@@ -28,6 +28,11 @@ pub struct OrgId(pub u128);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassId(pub u32);
 
+/// Where in a proxy a slot is asked for: a number of the caller's, 0 for none. It decides nothing; leases that are lost
+/// are counted by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SiteId(pub u16);
+
 /// Index of a kind of traffic within its pool, stable like [`PoolId`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrafficId(pub u32);

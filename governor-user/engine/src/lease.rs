@@ -3,7 +3,7 @@
 
 use crate::engine::Engine;
 use crate::heap::Place;
-use crate::id::{LeaseId, MemberId, PoolId, SessionId, TrafficId};
+use crate::id::{LeaseId, MemberId, PoolId, SessionId, SiteId, TrafficId};
 use crate::io::{Kind, MemberNews, Output, Priority, RejectReason, RevokeReason};
 use crate::party::Holder;
 use crate::pool::Seat;
@@ -27,6 +27,7 @@ pub(crate) struct Lease {
     pub(crate) priority: Priority,
     pub(crate) traffic: Option<TrafficId>,
     pub(crate) ends_with_client: bool,
+    pub(crate) site: SiteId,
     pub(crate) client_gone: bool,
     /// Holds no slot.
     pub(crate) suspended: bool,
@@ -191,7 +192,9 @@ impl Engine {
     /// A lease's time is over: its ttl, or its client's grace.
     pub(crate) fn expire(&mut self, id: LeaseId) {
         let Some(lease) = self.give_back(id) else { return };
-        if lease.reclaimed.0 <= lease.expires {
+        let reclaimed = lease.reclaimed.0 <= lease.expires;
+        self.totals.lose(lease.site, reclaimed);
+        if reclaimed {
             self.totals.reclaimed += 1;
             self.order_revoke(lease.session, id, RevokeReason::Reclaimed);
         } else {

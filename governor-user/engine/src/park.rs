@@ -2,7 +2,7 @@
 //! business, and whether the next one may go is judged elsewhere, again on every wake.
 
 use crate::heap::Place;
-use crate::id::{LeaseId, MemberId, PoolId, RequestId, SessionId, TrafficId};
+use crate::id::{LeaseId, MemberId, PoolId, RequestId, SessionId, SiteId, TrafficId};
 use crate::io::{Kind, Priority};
 use crate::party::Holder;
 use crate::set::SetId;
@@ -46,6 +46,8 @@ pub(crate) enum Errand {
     New {
         /// It may be reclaimed when its client is gone.
         ends_with_client: bool,
+        /// Where it is asked for.
+        site: SiteId,
     },
     /// Another member for this lease.
     Move(LeaseId),

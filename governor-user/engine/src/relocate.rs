@@ -69,8 +69,17 @@ impl Engine {
     /// Takes over a lease the proxy holds already.
     pub(crate) fn register(&mut self, held: Held) {
         self.open_session(held.session);
+        let session = held.session;
+        let before = self.lease(held.lease).map(|lease| lease.session);
         let new = self.adopt(&held).or_else(|| self.enter(&held));
-        self.outputs.push_back(Output::Registered { session: held.session, old: held.lease, new });
+        self.outputs.push_back(Output::Registered { session, old: held.lease, new });
+        // What was said to the session it comes from, nobody may have heard.
+        if let Some(lease) = new.and_then(|id| self.lease(id)).filter(|lease| lease.client_gone)
+            && before != Some(session)
+        {
+            let lease = lease.id;
+            self.outputs.push_back(Output::ClientGone { session, lease });
+        }
     }
 
     /// A lease that is live, and whose session is lost or the same, goes on under its id.
@@ -112,6 +121,7 @@ impl Engine {
             priority: held.priority,
             traffic: pool.traffic.known_now(held.traffic),
             ends_with_client: held.ends_with_client,
+            site: held.site,
             client_gone: false,
             suspended: held.suspended,
             relocated: false,

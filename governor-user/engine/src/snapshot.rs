@@ -1,6 +1,6 @@
 //! Read-only views for display and metrics. Built on demand, sorted, owned; never on the decision path.
 
-use crate::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, SessionId, TrafficId};
+use crate::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, SessionId, SiteId, TrafficId};
 use crate::io::{Kind, Level, Priority, Reason};
 use crate::policy::{FairShare, Mode, Override};
 use crate::time::Instant;
@@ -207,6 +207,8 @@ pub struct LeaseView {
     pub suspended: bool,
     /// Its client's socket is gone.
     pub client_gone: bool,
+    /// Where it was asked for.
+    pub site: SiteId,
     /// When it was granted, or resumed last.
     pub granted: Instant,
     /// When it ends unless renewed; earlier if it is reclaimed.
@@ -236,6 +238,8 @@ pub struct Totals {
     pub revoked: u64,
     /// Leases taken back after their client was gone: leaks.
     pub reclaimed: u64,
+    /// Leases that their holder lost, by where they were asked for, sorted: those that expired and those reclaimed.
+    pub lost: Vec<(SiteId, u64, u64)>,
     /// Leases suspended.
     pub suspended: u64,
     /// Suspended leases resumed.
@@ -252,4 +256,16 @@ pub struct Totals {
     pub rejected: u64,
     /// Policies and overrides that were not taken because something in them is wrong.
     pub policies_refused: u64,
+}
+
+impl Totals {
+    /// A lease was taken back because its holder did not renew it, or because its client was gone.
+    pub(crate) fn lose(&mut self, site: SiteId, reclaimed: bool) {
+        let at = self.lost.binary_search_by_key(&site, |(site, _, _)| *site).unwrap_or_else(|at| {
+            self.lost.insert(at, (site, 0, 0));
+            at
+        });
+        let (_, by_time, by_client) = &mut self.lost[at];
+        *(if reclaimed { by_client } else { by_time }) += 1;
+    }
 }

@@ -94,6 +94,7 @@ impl Engine {
             child: lease.child,
             suspended: lease.suspended,
             client_gone: lease.client_gone,
+            site: lease.site,
             granted: lease.granted,
             expires: lease.end(),
             moved: lease.moved.get(),

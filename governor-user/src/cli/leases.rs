@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Error};
 use super::client::with_query;
-use super::render::{Style, Table, duration, key_name, or_dash};
+use super::render::{Style, Table, duration, key_name, or_dash, printable};
 use super::run::Ctl;
 use crate::control::api::Lease;
 use std::time::Duration;
@@ -20,7 +20,9 @@ fn table(leases: &[Lease], style: Style) -> String {
     let titles = ["LEASE", "POOL", "MEMBER", "KEY", "KIND", ">SESSION", ">AGE", ">IDLE", ">EXPIRES IN"];
     let with_org = leases.iter().any(|lease| lease.org.is_some());
     let with_state = leases.iter().any(|lease| lease.suspended || lease.client_gone);
-    let more = with_org.then_some("ORG").into_iter().chain(with_state.then_some("STATE"));
+    let with_site = leases.iter().any(|lease| lease.site.is_some());
+    let more = [(with_org, "ORG"), (with_state, "STATE"), (with_site, "ASKED AT")];
+    let more = more.into_iter().filter_map(|(shown, title)| shown.then_some(title));
     let mut table = Table::new(&titles.into_iter().chain(more).collect::<Vec<_>>());
     for lease in leases {
         let mut row = vec![
@@ -41,6 +43,7 @@ fn table(leases: &[Lease], style: Style) -> String {
             (false, true) => "client gone".to_owned(),
             (false, false) => "running".to_owned(),
         }));
+        row.extend(with_site.then(|| lease.site.as_deref().map_or_else(|| "-".to_owned(), printable)));
         table.row(row);
     }
     table.text(style, "no lease is held")

@@ -4,7 +4,7 @@ use super::answer::{Answer, Error};
 use super::bypass;
 use super::render::{Facts, Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::{Health, Mode, PinState, Pins, Status, Troubled};
+use crate::control::api::{Health, LostLeases, Mode, PinState, Pins, Status, Troubled};
 use std::net::SocketAddr;
 
 /// Listeners in trouble that are named.
@@ -41,6 +41,9 @@ fn text(status: &Status, style: Style) -> String {
     }
     for line in &status.degraded {
         facts.add("degraded", style.red(line));
+    }
+    for lost in &status.lost {
+        facts.add("leaks", style.yellow(&leaks(lost)));
     }
     for line in &status.warnings {
         facts.add("warning", style.yellow(line));
@@ -116,6 +119,12 @@ fn node(status: &Status) -> String {
     format!("{} counted requests, {cap}; {} parked, at most {}", node.counted, node.parked, node.max_parked)
 }
 
+/// Where a proxy loses leases.
+fn leaks(lost: &LostLeases) -> String {
+    let site = lost.site.as_deref().map_or_else(|| "an unnamed place".to_owned(), printable);
+    format!("at {site}: {} expired, {} outlived their client", lost.expired, lost.reclaimed)
+}
+
 /// The tier, and the counters that must stay 0 where they do not.
 fn kernel(status: &Status, style: Style) -> String {
     let Health { lost_events, untracked, drift, audits, audits_failed } = status.kernel;
@@ -171,6 +180,7 @@ mod tests {
             bypass: Bypass::default(),
             draining: false,
             sessions: Vec::new(),
+            lost: Vec::new(),
             node: Node { counted: 0, cap: 1000, parked: 0, max_parked: 500 },
             pools: Vec::new(),
             kernel: Health { audits: 40, ..Health::default() },
@@ -225,6 +235,7 @@ mod tests {
                 Session { id: 2, name: "gateway-b".into(), pid: None, uid: 33, leases: 0 },
             ],
             node: Node { counted: 801, cap: 0, parked: 14, max_parked: 500 },
+            lost: vec![LostLeases { site: Some("src/chat.rs:42".into()), expired: 1, reclaimed: 7 }],
             pools: vec![PoolSummary { name: "chat".into(), capacity: 98, in_flight: 95, parked: 14, congested: true }],
             kernel: Health { drift: 2, audits: 40, audits_failed: 1, ..Health::default() },
             warnings: vec!["pools.chat.min_guarantee: 60 keys of 2 do not fit 98 slots".into()],
@@ -241,6 +252,7 @@ mod tests {
         kernel     tier netlink, 40 audits, 2 connections of drift repaired, 1 audits failed
         degraded   kernel: tracepoint not used: no kernel BTF
                    state: folder is read-only
+        leaks      at src/chat.rs:42: 1 expired, 7 outlived their client
         warning    pools.chat.min_guarantee: 60 keys of 2 do not fit 98 slots
 
         SESSION  PROXY       PID  UID  LEASES

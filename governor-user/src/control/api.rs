@@ -99,6 +99,9 @@ pub struct Status {
     pub draining: bool,
     /// Connected proxies, by id.
     pub sessions: Vec<Session>,
+    /// Leases that their holders lost since the daemon started, by where they were asked for; the most first.
+    #[serde(default)]
+    pub lost: Vec<LostLeases>,
     /// Limits of the node.
     pub node: Node,
     /// The pools in configuration order.
@@ -147,6 +150,17 @@ pub struct Session {
     pub uid: u32,
     /// Leases it holds.
     pub leases: u32,
+}
+
+/// Leases that were neither released nor gone with their proxy: leaks of the proxy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostLeases {
+    /// Where in the proxy they were asked for; `null` for those whose proxy did not say.
+    pub site: Option<String>,
+    /// Not renewed within their time.
+    pub expired: u64,
+    /// Still held some time after their client was gone.
+    pub reclaimed: u64,
 }
 
 /// Limits of the node.

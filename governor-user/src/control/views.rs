@@ -51,6 +51,7 @@ pub fn status(view: &View, seen: &Observation, report: &Report, started: Instant
                 leases: session.leases,
             })
             .collect(),
+        lost: lost(view),
         node: api::Node {
             counted: view.snapshot.node_counted,
             cap: view.node.cap,
@@ -73,6 +74,18 @@ pub fn status(view: &View, seen: &Observation, report: &Report, started: Instant
         pins: pins(seen),
         warnings: warnings.to_vec(),
     }
+}
+
+/// The places in the proxies where most leases are lost come first.
+fn lost(view: &View) -> Vec<api::LostLeases> {
+    let all = view.snapshot.totals.lost.iter().map(|(site, expired, reclaimed)| api::LostLeases {
+        site: view.sites.get(site).cloned(),
+        expired: *expired,
+        reclaimed: *reclaimed,
+    });
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|lost| std::cmp::Reverse(lost.expired + lost.reclaimed));
+    all
 }
 
 /// The bypass switch.
@@ -211,6 +224,7 @@ pub fn leases(view: &View, names: &Names, leases: &[LeaseView], query: &api::Lea
             priority: translate::priority_name(lease.priority).to_owned(),
             suspended: lease.suspended,
             client_gone: lease.client_gone,
+            site: view.sites.get(&lease.site).cloned(),
             kind: match lease.kind {
                 Kind::Ordinary if lease.child => "child",
                 Kind::Ordinary => "ordinary",

@@ -72,6 +72,8 @@ impl Driver {
             bypass_remaining: self.parts.bypass.remaining(wall),
             draining: self.stop_by.is_some(),
             node: self.parts.policy.node.clone(),
+            clients: self.clients.counts(),
+            sites: self.sites.names(),
             records: [
                 ("decisions", Some(self.parts.archive.health())),
                 ("demand", self.parts.demand.health()),

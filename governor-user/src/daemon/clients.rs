@@ -1,178 +1,331 @@
-//! Clients of requests and leases: which connection belongs to what, and when the kernel is asked for them again. Knows
-//! no kernel and no engine: it hands out questions and takes findings.
+//! Clients of requests and leases: which connection belongs to what, what is to be asked of the kernel about it, and whom
+//! its end concerns. A connection is asked for when its first request comes, then its end is waited for; one that cannot be
+//! waited for is asked for again every second, and all are every tenth, should an end have been missed. Knows no kernel
+//! and no engine: it hands out questions and takes what is found.
 
-use crate::kernel::clients::{Finding, Question};
+use crate::kernel::clients::{Finding, Question, Round};
 use governor_common::wire::request::ClientSocket;
 use governor_engine::id::{LeaseId, RequestId, SessionId};
 use governor_engine::io::Work;
 use governor_engine::time::{Duration, Instant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 
-/// How often the kernel is asked. A tenth of the usual grace: finer would cost and gain nothing.
+/// How often the kernel is asked for what it does not tell of.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Whose client it is.
+/// In one of so many of these rounds it is asked for everything.
+const AUDIT: u32 = 10;
+
+/// Connections that belong to nothing now and are followed on: the next request on one costs no question.
+const MOST_IDLE: usize = 16_384;
+
+/// Work whose client is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watched {
-    /// The session of the request; of a lease, its holder is asked for when it matters.
+    /// The session of the request; of a lease, the one that told of its client.
     pub session: SessionId,
     /// The request or lease.
     pub work: Work,
 }
 
+/// What has a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Client {
+    /// A request that has no answer yet.
+    Request(SessionId, RequestId),
+    /// A lease.
+    Lease(LeaseId),
+}
+
+/// What a question is about. Connections are kept apart by session: a proxy can name only what is its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// A connection by its cookie.
+    Connection(u64, SessionId),
+    /// The connection of this, whose cookie is not known.
+    Of(Client),
+}
+
+/// How many connections there are, and how ends were learnt of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections whose end the kernel tells.
+    pub followed: usize,
+    /// Connections that are asked for.
+    pub asked_for: usize,
+    /// Requests and leases whose client's end was told.
+    pub told: u64,
+    /// Those whose client was found gone.
+    pub found: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Tie {
+    session: SessionId,
+    socket: ClientSocket,
+}
+
+#[derive(Debug)]
+struct Connection {
+    socket: ClientSocket,
+    of: BTreeSet<Client>,
+    followed: bool,
+    /// Belonged to nothing at the last round of all.
+    idle: bool,
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub struct Clients {
-    waiting: BTreeMap<(SessionId, RequestId), ClientSocket>,
-    leases: BTreeMap<LeaseId, (SessionId, ClientSocket)>,
+    ties: BTreeMap<Client, Tie>,
+    connections: BTreeMap<(u64, SessionId), Connection>,
+    /// To be asked as soon as can be.
+    fresh: BTreeSet<Subject>,
+    forget: Vec<u64>,
+    /// When the next round is due that asks again, and how many there were.
     next: Option<Instant>,
-    /// A round of questions is out.
+    rounds: u32,
+    /// A round is out.
     asking: bool,
+    told: u64,
+    found: u64,
 }
 
 impl Clients {
     /// A request with a client was asked.
-    pub fn asked(&mut self, session: SessionId, request: RequestId, client: ClientSocket, now: Instant) {
-        self.waiting.insert((session, request), client);
+    pub fn asked(&mut self, session: SessionId, request: RequestId, socket: ClientSocket, now: Instant) {
+        self.tie(Client::Request(session, request), Tie { session, socket });
         self.next.get_or_insert_with(|| now.after(EVERY));
     }
 
     /// It has its answer: a lease, or none.
     pub fn answered(&mut self, session: SessionId, request: RequestId, lease: Option<LeaseId>) {
-        if let Some(client) = self.waiting.remove(&(session, request))
+        if let Some(tie) = self.untie(Client::Request(session, request))
             && let Some(lease) = lease
         {
-            self.leases.insert(lease, (session, client));
+            self.tie(Client::Lease(lease), tie);
         }
     }
 
     /// A lease with a client was registered.
-    pub fn registered(&mut self, session: SessionId, lease: LeaseId, client: ClientSocket, now: Instant) {
-        self.leases.insert(lease, (session, client));
+    pub fn registered(&mut self, session: SessionId, lease: LeaseId, socket: ClientSocket, now: Instant) {
+        self.untie(Client::Lease(lease));
+        self.tie(Client::Lease(lease), Tie { session, socket });
         self.next.get_or_insert_with(|| now.after(EVERY));
     }
 
-    /// When [`Self::questions`] has something to ask.
+    /// A lease is over.
+    pub fn ended(&mut self, lease: LeaseId) {
+        self.untie(Client::Lease(lease));
+    }
+
+    /// The connection of a session is lost: what it asked is not answered.
+    pub fn lost(&mut self, session: SessionId) {
+        let (first, last) = (RequestId(0), RequestId(u32::MAX));
+        let unanswered = self.ties.range(Client::Request(session, first)..=Client::Request(session, last));
+        let unanswered: Vec<Client> = unanswered.map(|(client, _)| *client).collect();
+        for client in unanswered {
+            self.untie(client);
+        }
+    }
+
+    /// When [`Self::round`] has something to ask again.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         self.next.filter(|_| !self.asking)
     }
 
-    /// The next round, if it is due. Forgets leases that nobody holds; a session without a `proxy` cannot be asked for.
-    pub fn questions(
+    /// What is to be asked now, if anything is. `holder` says which leases are held; they are asked for in the namespace of
+    /// their session's `proxy`.
+    pub fn round(
         &mut self,
         now: Instant,
         holder: impl Fn(LeaseId) -> Option<SessionId>,
         proxy: impl Fn(SessionId) -> Option<u32>,
-    ) -> Vec<Question<Watched>> {
-        if self.due().is_none_or(|due| due > now) {
-            return Vec::new();
+    ) -> Option<Round<Subject>> {
+        if self.asking {
+            return None;
         }
-        self.leases.retain(|lease, (session, _)| match holder(*lease) {
-            Some(holder) => {
-                *session = holder;
-                true
-            }
-            None => false,
-        });
-        let waiting =
-            self.waiting.iter().map(|((session, request), socket)| (*session, Work::Request(*request), *socket));
-        let leases = self.leases.iter().map(|(lease, (session, socket))| (*session, Work::Lease(*lease), *socket));
-        let all = waiting.chain(leases);
-        let questions: Vec<_> = all
-            .filter_map(|(session, work, socket)| {
-                Some(Question { of: Watched { session, work }, proxy: proxy(session)?, socket })
-            })
-            .collect();
-        let nothing = self.waiting.is_empty() && self.leases.is_empty();
-        self.next = (!nothing).then(|| now.after(EVERY));
-        self.asking = !questions.is_empty();
-        questions
+        let mut subjects = mem::take(&mut self.fresh);
+        if self.next.is_some_and(|due| due <= now) {
+            subjects.extend(self.again(holder));
+            let nothing = self.ties.is_empty() && self.connections.is_empty();
+            self.next = (!nothing).then(|| now.after(EVERY));
+        }
+        let questions: Vec<_> = subjects.into_iter().filter_map(|of| self.question(of, &proxy)).collect();
+        let round = Round { questions, forget: mem::take(&mut self.forget) };
+        self.asking = !(round.questions.is_empty() && round.forget.is_empty());
+        self.asking.then_some(round)
     }
 
-    /// The round is over: which clients are gone. Each is told once.
-    pub fn found(&mut self, findings: &[Finding<Watched>]) -> Vec<Watched> {
+    /// The round is over: whose clients are gone. Each is told once.
+    pub fn found(&mut self, findings: &[Finding<Subject>]) -> Vec<Watched> {
         self.asking = false;
         let mut gone = Vec::new();
-        for Finding { of, gone: is_gone, cookie } in findings {
-            let entry = match of.work {
-                Work::Request(request) => self.waiting.get_mut(&(of.session, request)),
-                Work::Lease(lease) => self.leases.get_mut(&lease).map(|(_, socket)| socket),
-            };
-            // It may have ended while the kernel was asked.
-            let Some(socket) = entry else { continue };
-            if *is_gone {
-                gone.push(*of);
-                match of.work {
-                    Work::Request(request) => drop(self.waiting.remove(&(of.session, request))),
-                    Work::Lease(lease) => drop(self.leases.remove(&lease)),
+        for finding in findings {
+            match finding.of {
+                Subject::Connection(cookie, session) if finding.gone => {
+                    gone.extend(self.close((cookie, session)));
+                    self.forget(cookie);
                 }
-            } else if socket.cookie.is_none() {
-                socket.cookie = *cookie;
+                Subject::Connection(cookie, session) => match self.connections.get_mut(&(cookie, session)) {
+                    Some(connection) => connection.followed = finding.followed,
+                    None => self.forget(cookie),
+                },
+                Subject::Of(client) => gone.extend(self.named(client, finding)),
             }
         }
+        self.found += u64::try_from(gone.len()).unwrap_or(u64::MAX);
         gone
     }
 
-    /// The session ended; what it asked is not answered.
-    pub fn gone(&mut self, session: SessionId) {
-        self.waiting.retain(|(of, _), _| *of != session);
+    /// The kernel told the ends of connections with these cookies: whom they concern.
+    pub fn closed(&mut self, cookies: &[u64]) -> Vec<Watched> {
+        let mut gone = Vec::new();
+        for cookie in cookies {
+            let of = (*cookie, SessionId(0))..=(*cookie, SessionId(u64::MAX));
+            let all: Vec<_> = self.connections.range(of).map(|(key, _)| *key).collect();
+            gone.extend(all.into_iter().flat_map(|key| self.close(key)));
+        }
+        self.told += u64::try_from(gone.len()).unwrap_or(u64::MAX);
+        gone
     }
+
+    /// How many there are.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let followed = self.connections.values().filter(|connection| connection.followed).count();
+        let unnamed = self.ties.values().filter(|tie| tie.socket.cookie.is_none()).count();
+        let asked_for = self.connections.len() - followed + unnamed;
+        Counts { followed, asked_for, told: self.told, found: self.found }
+    }
+
+    /// What is asked for once more.
+    fn again(&mut self, holder: impl Fn(LeaseId) -> Option<SessionId>) -> Vec<Subject> {
+        self.rounds = self.rounds.wrapping_add(1);
+        let all = self.rounds.is_multiple_of(AUDIT);
+        if all {
+            let is_over = |client: &Client| matches!(client, Client::Lease(lease) if holder(*lease).is_none());
+            let over: Vec<Client> = self.ties.keys().copied().filter(is_over).collect();
+            for client in over {
+                self.untie(client);
+            }
+            self.forget_idle();
+        }
+        let connections = self.connections.iter_mut().filter_map(|((cookie, session), connection)| {
+            connection.followed &= !all;
+            (!connection.followed).then_some(Subject::Connection(*cookie, *session))
+        });
+        let unnamed = self.ties.iter().filter(|(_, tie)| tie.socket.cookie.is_none());
+        connections.chain(unnamed.map(|(client, _)| Subject::Of(*client))).collect()
+    }
+
+    fn question(&self, of: Subject, proxy: impl Fn(SessionId) -> Option<u32>) -> Option<Question<Subject>> {
+        let (session, socket) = match of {
+            Subject::Connection(cookie, session) => {
+                let connection = self.connections.get(&(cookie, session)).filter(|known| !known.followed)?;
+                (session, connection.socket)
+            }
+            Subject::Of(client) => {
+                let tie = self.ties.get(&client).filter(|tie| tie.socket.cookie.is_none())?;
+                (tie.session, tie.socket)
+            }
+        };
+        let proxy = proxy(session);
+        // Without a namespace to look in, only a cookie is of use.
+        (proxy.is_some() || socket.cookie.is_some()).then_some(Question { of, proxy, socket })
+    }
+
+    fn tie(&mut self, client: Client, tie: Tie) {
+        let Tie { session, socket } = tie;
+        self.ties.insert(client, tie);
+        let Some(cookie) = socket.cookie else {
+            self.fresh.insert(Subject::Of(client));
+            return;
+        };
+        if !self.join(client, (cookie, session), socket).followed {
+            self.fresh.insert(Subject::Connection(cookie, session));
+        }
+    }
+
+    fn join(&mut self, client: Client, key: (u64, SessionId), socket: ClientSocket) -> &mut Connection {
+        let new = || Connection { socket, of: BTreeSet::new(), followed: false, idle: false };
+        let connection = self.connections.entry(key).or_insert_with(new);
+        connection.of.insert(client);
+        connection.idle = false;
+        connection
+    }
+
+    fn untie(&mut self, client: Client) -> Option<Tie> {
+        let tie = self.ties.remove(&client)?;
+        if let Some(cookie) = tie.socket.cookie
+            && let Some(connection) = self.connections.get_mut(&(cookie, tie.session))
+        {
+            connection.of.remove(&client);
+            let idle = connection.of.is_empty();
+            if idle && (!connection.followed || self.connections.len() > self.ties.len() + MOST_IDLE) {
+                self.connections.remove(&(cookie, tie.session));
+                self.forget(cookie);
+            }
+        }
+        Some(tie)
+    }
+
+    /// The cookie of a connection that was known by its ends only.
+    fn named(&mut self, client: Client, finding: &Finding<Subject>) -> Option<Watched> {
+        let Some(tie) = self.ties.get_mut(&client).filter(|tie| tie.socket.cookie.is_none()) else {
+            // It ended while the kernel was asked.
+            finding.cookie.into_iter().for_each(|cookie| self.forget(cookie));
+            return None;
+        };
+        if finding.gone {
+            let tie = self.ties.remove(&client)?;
+            return Some(watched(client, &tie));
+        }
+        tie.socket.cookie = finding.cookie;
+        let Tie { session, socket } = *tie;
+        if let Some(cookie) = finding.cookie {
+            self.join(client, (cookie, session), socket).followed |= finding.followed;
+        }
+        None
+    }
+
+    fn close(&mut self, key: (u64, SessionId)) -> Vec<Watched> {
+        let of = self.connections.remove(&key).map(|connection| connection.of).unwrap_or_default();
+        of.into_iter().filter_map(|client| Some(watched(client, &self.ties.remove(&client)?))).collect()
+    }
+
+    /// Follows a connection no longer, unless another session names it.
+    fn forget(&mut self, cookie: u64) {
+        let mut others = self.connections.range((cookie, SessionId(0))..=(cookie, SessionId(u64::MAX)));
+        if others.next().is_none() {
+            self.forget.push(cookie);
+        }
+    }
+
+    fn forget_idle(&mut self) {
+        let mut over = Vec::new();
+        for (key, connection) in &mut self.connections {
+            if connection.of.is_empty() && mem::replace(&mut connection.idle, true) {
+                over.push(*key);
+            }
+        }
+        for key in over {
+            self.connections.remove(&key);
+            self.forget(key.0);
+        }
+    }
+}
+
+fn watched(client: Client, tie: &Tie) -> Watched {
+    let work = match client {
+        Client::Request(_, request) => Work::Request(request),
+        Client::Lease(lease) => Work::Lease(lease),
+    };
+    Watched { session: tie.session, work }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SESSION: SessionId = SessionId(1);
-
-    fn socket(cookie: Option<u64>) -> ClientSocket {
-        ClientSocket { local: ([10, 0, 0, 1], 80).into(), peer: ([10, 0, 0, 2], 9).into(), cookie }
-    }
-
-    fn at(ms: u64) -> Instant {
-        Instant::ZERO.after(Duration::from_millis(ms))
-    }
-
-    fn round(clients: &mut Clients, now: Instant) -> Vec<Question<Watched>> {
-        clients.questions(now, |_| Some(SESSION), |_| Some(42))
-    }
-
-    #[test]
-    fn a_client_is_followed_from_the_request_to_its_lease_by_one_cookie() {
-        let mut clients = Clients::default();
-        clients.asked(SESSION, RequestId(1), socket(None), at(0));
-        assert_eq!(round(&mut clients, at(999)), []);
-        let asked = round(&mut clients, at(1000));
-        assert_eq!((asked.len(), asked[0].of.work, clients.due()), (1, Work::Request(RequestId(1)), None));
-        assert_eq!(clients.found(&[Finding { of: asked[0].of, gone: false, cookie: Some(9) }]), []);
-        clients.answered(SESSION, RequestId(1), Some(LeaseId(7)));
-        let asked = round(&mut clients, at(2000));
-        assert_eq!((asked[0].of.work, asked[0].socket.cookie), (Work::Lease(LeaseId(7)), Some(9)));
-        let gone = clients.found(&[Finding { of: asked[0].of, gone: true, cookie: None }]);
-        assert_eq!(gone, [asked[0].of]);
-        assert!(round(&mut clients, at(3000)).is_empty() && clients.due().is_none(), "told once, and nothing is left");
-    }
-
-    #[test]
-    fn what_ended_meanwhile_is_not_told_of() {
-        let mut clients = Clients::default();
-        clients.asked(SESSION, RequestId(1), socket(None), at(0));
-        let asked = round(&mut clients, at(1000));
-        clients.answered(SESSION, RequestId(1), None);
-        assert_eq!(clients.found(&[Finding { of: asked[0].of, gone: true, cookie: None }]), []);
-        clients.registered(SESSION, LeaseId(3), socket(Some(1)), at(1000));
-        assert!(clients.questions(at(9000), |_| None, |_| Some(42)).is_empty(), "nobody holds it");
-        assert_eq!(clients.due(), None);
-    }
-
-    #[test]
-    fn a_proxy_whose_process_is_not_known_is_not_asked_for() {
-        let mut clients = Clients::default();
-        clients.asked(SESSION, RequestId(1), socket(None), at(0));
-        assert!(clients.questions(at(1000), |_| None, |_| None).is_empty());
-        assert_eq!(clients.due(), Some(at(2000)), "it may be known later");
-        clients.gone(SESSION);
-        assert!(round(&mut clients, at(2000)).is_empty() && clients.due().is_none());
-    }
-}
+#[path = "clients_tests.rs"]
+mod tests;

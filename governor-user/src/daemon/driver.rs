@@ -4,7 +4,7 @@
 use super::archive::Archive;
 use super::audit::{Audit, ITSELF, event};
 use super::bypass::Bypass;
-use super::clients::{Clients, Watched};
+use super::clients::{Clients, Subject};
 use super::clock;
 use super::demand::Demand;
 use super::journal::Journal;
@@ -13,7 +13,9 @@ use super::labels::Labels;
 use super::levels::LevelLog;
 use super::messages::Message;
 use super::page::SignalPage;
+use super::sites::Sites;
 use crate::config::OverloadConfig;
+use crate::kernel::Closings;
 use crate::kernel::clients::ClientWatch;
 use crate::metrics::Recorder;
 use crate::overload::{LevelMachine, Loads, Report};
@@ -63,6 +65,8 @@ pub struct Parts {
     pub recorder: Recorder,
     /// Where proxies look; `None` if this system cannot have one.
     pub page: Option<SignalPage>,
+    /// The ends of connections, where programs tell of them.
+    pub closings: Option<Closings>,
 }
 
 #[derive(Debug)]
@@ -83,8 +87,9 @@ pub struct Driver {
     pub(super) sessions: BTreeMap<SessionId, Session>,
     pub(super) journal: Journal,
     pub(super) labels: Labels,
+    pub(super) sites: Sites,
     pub(super) clients: Clients,
-    pub(super) client_watch: Option<ClientWatch<Watched>>,
+    pub(super) client_watch: Option<ClientWatch<Subject>>,
     /// The way back to this loop.
     pub(super) inbox: mpsc::WeakSender<Message>,
     pub(super) level: LevelMachine,
@@ -115,6 +120,7 @@ impl Driver {
             sessions: BTreeMap::new(),
             journal: Journal::default(),
             labels: Labels::default(),
+            sites: Sites::default(),
             clients: Clients::default(),
             client_watch: None,
             inbox,
@@ -186,18 +192,18 @@ impl Driver {
                     if state.name.is_none() {
                         self.sessions.remove(&session);
                     }
-                    self.clients.gone(session);
+                    self.clients.lost(session);
                     self.parts.engine.handle_input(Input::SessionLost { session }, now);
                 }
             }
             Message::Gone { session } => {
                 self.limits_stale = true;
                 self.sessions.remove(&session);
-                self.clients.gone(session);
+                self.clients.lost(session);
                 self.note_gone(session, now);
                 self.parts.engine.handle_input(Input::SessionGone { session }, now);
             }
-            Message::Clients(findings) => self.clients_found(&findings, now),
+            Message::Clients(news) => self.hear_of_clients(&news, now),
             Message::Ask(ask) => self.answer(ask, now),
             Message::Stop { within } => {
                 self.broadcast(&Reply::Drain);

@@ -1,11 +1,11 @@
 //! What the rest of the daemon tells the driver: what proxies do, what the kernel found, and what the control API asks.
 
-use super::clients::Watched;
+use super::clients::Subject;
 use super::journal::Entry;
 use super::key_orders::KeyRefused;
 use super::view::View;
 use crate::control::api;
-use crate::kernel::clients::Finding;
+use crate::kernel::clients::News;
 use crate::proxy::outbox::Outbox;
 use crate::proxy::peer::Peer;
 use governor_common::wire::request::Request;
@@ -46,8 +46,8 @@ pub enum Message {
         /// Its session.
         session: SessionId,
     },
-    /// What the kernel says of the clients it was asked for.
-    Clients(Vec<Finding<Watched>>),
+    /// What the kernel says of clients.
+    Clients(News<Subject>),
     /// The control API asks.
     Ask(Ask),
     /// Stop: announce it, then end when no lease is left or the time is up.

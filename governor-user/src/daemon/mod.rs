@@ -28,6 +28,7 @@ mod recording;
 mod requests;
 pub mod ring;
 pub mod settings;
+pub mod sites;
 pub mod translate;
 pub mod view;
 
@@ -99,7 +100,7 @@ pub async fn run(settings: Settings) -> Result<()> {
         None => None,
     };
     let epoch = next_epoch(&daemon.state_dir)?;
-    let plane = start_kernel_plane(&config.kernel).await?;
+    let mut plane = start_kernel_plane(&config.kernel).await?;
     let seen = plane.observations();
 
     let (loads, carried) = watch::channel(Arc::default());
@@ -119,6 +120,7 @@ pub async fn run(settings: Settings) -> Result<()> {
         policy: config.policy.clone(),
         recorder: recorder.clone(),
         page: signal_page(epoch),
+        closings: plane.take_closings(),
     };
     let (inbox, messages) = mpsc::channel(INBOX);
     let driver = Driver::new(parts, inbox.downgrade(), started);

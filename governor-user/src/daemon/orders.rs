@@ -1,15 +1,15 @@
 //! What the engine orders, as replies to proxies and records for people.
 
-use super::clients::Watched;
+use super::clients::{Subject, Watched};
 use super::clock;
 use super::driver::Driver;
 use super::journal::Entry;
 use super::messages::Message;
 use super::translate;
-use crate::kernel::clients::{ClientWatch, Finding};
+use crate::kernel::clients::{ClientWatch, News};
 use governor_common::wire::reply::{Limits, PoolLimits, Reply};
 use governor_engine::id::SessionId;
-use governor_engine::io::{Decision, Input, Output};
+use governor_engine::io::{Decision, Input, Output, Work};
 use governor_engine::time::Instant;
 
 impl Driver {
@@ -51,6 +51,7 @@ impl Driver {
             }
             Output::Revoke { session, lease, reason } => {
                 self.note_ended(lease, clock::now());
+                self.clients.ended(lease);
                 tracing::info!(session = session.0, lease = lease.0, ?reason, "lease revoked");
                 self.send(session, 0, &Reply::Revoke { lease: lease.0, reason: translate::revoke(reason) });
             }
@@ -70,27 +71,34 @@ impl Driver {
     pub(super) fn look_for_clients(&mut self, now: Instant) {
         let (engine, sessions) = (&self.parts.engine, &self.sessions);
         let proxy = |session: SessionId| sessions.get(&session)?.peer.pid;
-        let questions = self.clients.questions(now, |lease| engine.holder(lease), proxy);
-        if questions.is_empty() {
-            return;
-        }
+        let Some(round) = self.clients.round(now, |lease| engine.holder(lease), proxy) else { return };
         if self.client_watch.is_none() {
-            self.client_watch = ClientWatch::start();
+            let inbox = self.inbox.clone();
+            let tell = move |news| {
+                // A loop that is over needs no answer.
+                if let Some(inbox) = inbox.upgrade() {
+                    inbox.blocking_send(Message::Clients(news)).ok();
+                }
+            };
+            self.client_watch = ClientWatch::start(self.parts.closings.take(), tell);
         }
-        let inbox = self.inbox.clone();
-        let answer = Box::new(move |findings| {
-            // A loop that is over needs no answer.
-            if let Some(inbox) = inbox.upgrade() {
-                inbox.blocking_send(Message::Clients(findings)).ok();
-            }
-        });
-        if !self.client_watch.as_ref().is_some_and(|watch| watch.ask(questions, answer)) {
+        if !self.client_watch.as_ref().is_some_and(|watch| watch.ask(round)) {
             self.clients.found(&[]);
         }
     }
 
-    pub(super) fn clients_found(&mut self, findings: &[Finding<Watched>], now: Instant) {
-        for Watched { session, work } in self.clients.found(findings) {
+    pub(super) fn hear_of_clients(&mut self, news: &News<Subject>, now: Instant) {
+        let gone = match news {
+            News::Found(findings) => self.clients.found(findings),
+            News::Closed(cookies) => self.clients.closed(cookies),
+        };
+        for Watched { session, work } in gone {
+            // A lease may have been handed on.
+            let session = match work {
+                Work::Lease(lease) => self.parts.engine.holder(lease),
+                Work::Request(_) => Some(session),
+            };
+            let Some(session) = session else { continue };
             tracing::debug!(session = session.0, ?work, "the client is gone");
             self.parts.engine.handle_input(Input::ClientGone { session, work }, now);
         }

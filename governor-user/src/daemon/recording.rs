@@ -38,6 +38,7 @@ impl Driver {
         self.parts.demand.held(session, old, new, (pool, key, org), now);
     }
 
+    /// A lease runs no longer: it is over, or suspended.
     pub(super) fn note_ended(&mut self, lease: LeaseId, now: Instant) {
         self.parts.demand.ended(lease, now);
     }

@@ -22,7 +22,8 @@ impl Driver {
                 self.close(session);
             }
             Request::Acquire(acquire) => match translate::acquire(&self.parts.engine, session, id, &acquire, now) {
-                Ok(input) => {
+                Ok(mut input) => {
+                    input.site = self.sites.id(acquire.site.as_deref().or(acquire.endpoint.as_deref()));
                     self.learn(input.key, acquire.label.as_deref());
                     if let Some(client) = acquire.client {
                         self.clients.asked(session, RequestId(id), client, now);
@@ -44,6 +45,7 @@ impl Driver {
                     // What this session does not hold goes on, and so does its record.
                     if self.parts.engine.holder(LeaseId(lease)) == Some(session) {
                         self.note_ended(LeaseId(lease), now);
+                        self.clients.ended(LeaseId(lease));
                     }
                     self.parts.engine.handle_input(Input::Release { session, lease: LeaseId(lease) }, now);
                 }
@@ -163,6 +165,7 @@ impl Driver {
                 input.lease = LeaseId(0);
             }
             self.learn(input.key, held.label.as_deref());
+            input.site = self.sites.id(held.site.as_deref());
             let (key, org, suspended) = (input.key, input.org, input.suspended);
             self.parts.engine.handle_input(Input::Register(input), now);
             while let Some(output) = self.parts.engine.poll_output() {

@@ -6,7 +6,7 @@ use governor_common::wire::KeyHash;
 use governor_common::wire::reply::{self, Reply};
 use governor_common::wire::request;
 use governor_engine::Engine;
-use governor_engine::id::{KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId};
+use governor_engine::id::{KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, SiteId};
 use governor_engine::io::{
     Acquire, Grant, Held, Input, Kind, Level, MemberNews, Numbers, Origin, Parent, Priority, Reason, RejectReason,
     RevokeReason,
@@ -48,6 +48,8 @@ pub fn acquire(
             request::Parent::Hop { lease } => Parent::Hop(LeaseId(lease)),
         }),
         ends_with_client: asked.ends_with_client,
+        // Known to the driver only.
+        site: SiteId::default(),
     })
 }
 
@@ -89,6 +91,7 @@ pub fn held(engine: &Engine, session: SessionId, lease: &request::HeldLease) -> 
         priority: priority(lease.priority),
         traffic: lease.traffic.as_ref().and_then(|name| engine.traffic_id(pool, name)),
         ends_with_client: lease.ends_with_client,
+        site: SiteId::default(),
         suspended: lease.suspended,
     })
 }

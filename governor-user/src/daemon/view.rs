@@ -1,9 +1,10 @@
 //! What the driver shows: one consistent moment, owned, for the control API and the metrics.
 
+use super::clients::Counts;
 use super::ring::RingHealth;
 use crate::proxy::peer::Peer;
 use governor_common::wire::reply::Overload;
-use governor_engine::id::{ClassId, KeyId, SessionId};
+use governor_engine::id::{ClassId, KeyId, SessionId, SiteId};
 use governor_engine::policy::NodePolicy;
 use governor_engine::snapshot::Snapshot;
 use governor_engine::time::Instant;
@@ -32,6 +33,10 @@ pub struct View {
     pub draining: bool,
     /// Limits of the node.
     pub node: NodePolicy,
+    /// Connections of clients, and how their ends were learnt of.
+    pub clients: Counts,
+    /// Names of the places that leases are counted by.
+    pub sites: BTreeMap<SiteId, String>,
     /// How the disk fares, by what is kept on it.
     pub records: Vec<(&'static str, RingHealth)>,
 }

@@ -59,6 +59,7 @@ mod tests {
             cgroup: Some(cgroup),
             time_wait: false,
             close_wait: false,
+            state: 1,
             mptcp: false,
         }
     }

@@ -1,6 +1,7 @@
 //! The programs' maps, typed. Reads them whole and removes what is finished; knows no meaning of a value. Every walk is
 //! bounded, because the kernel starts over when the key it stands on is removed meanwhile.
 
+use super::closings::Closings;
 use super::pin;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, RingBuf, SkStorage};
@@ -53,6 +54,8 @@ pub(super) struct Maps {
     sojourn: HashMap<MapData, u64, Sojourn>,
     control: Array<MapData, Control>,
     events: RingBuf<MapData>,
+    /// Until somebody reads them.
+    closings: Option<Closings>,
 }
 
 impl fmt::Debug for Maps {
@@ -75,7 +78,13 @@ impl Maps {
             sojourn: typed(source, "SOJOURN")?,
             control: typed(source, "CONTROL")?,
             events: typed(source, "EVENTS")?,
+            closings: Some(Closings::take(source)?),
         })
+    }
+
+    /// The ends of connections, for the one who asks first.
+    pub(super) fn take_closings(&mut self) -> Option<Closings> {
+        self.closings.take()
     }
 
     /// Every listener by its cookie.
@@ -168,7 +177,10 @@ impl Maps {
     }
 }
 
-fn typed<T: TryFrom<Map, Error = MapError>>(source: &mut Source<'_>, name: &'static str) -> Result<T, Error> {
+pub(super) fn typed<T: TryFrom<Map, Error = MapError>>(
+    source: &mut Source<'_>,
+    name: &'static str,
+) -> Result<T, Error> {
     let map = match source {
         Source::Object(object) => object.take_map(name).ok_or(Error::Missing(name))?,
         Source::Pins(folder) => {

@@ -15,6 +15,7 @@ mod btf;
 mod cgroup;
 pub mod clients;
 mod closed;
+mod closings;
 mod connections;
 #[expect(unsafe_code, reason = "a socket option that no crate wraps")]
 mod deferred;
@@ -51,5 +52,6 @@ pub mod vitals;
 mod waits;
 mod walk;
 
+pub use closings::Closings;
 pub use foreign::tracing_programs;
 pub use plane::{Options, Plane, PlaneError, spawn};

@@ -2,6 +2,7 @@
 //! this thread (and on the walking thread it owns); the daemon only ever sees finished observations.
 
 use super::{
+    closings::Closings,
     pin::PinOptions,
     sampler::{Fatal, Sampler},
     view::{Observation, Tier},
@@ -91,6 +92,7 @@ struct HandOver;
 #[derive(Debug)]
 pub struct Plane {
     observations: watch::Receiver<Arc<Observation>>,
+    closings: Option<Closings>,
     /// Dropped to stop the thread.
     running: Option<mpsc::Sender<HandOver>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -102,6 +104,12 @@ impl Plane {
     #[must_use]
     pub fn observations(&self) -> watch::Receiver<Arc<Observation>> {
         self.observations.clone()
+    }
+
+    /// The ends of connections, as the programs tell of them, for one reader; `None` where there are no programs and when
+    /// they were taken before.
+    pub fn take_closings(&mut self) -> Option<Closings> {
+        self.closings.take()
     }
 
     /// Detaches everything, removes every pin and waits for the thread: at most the tick in progress.
@@ -151,7 +159,7 @@ pub fn spawn(options: Options) -> Result<Plane, PlaneError> {
                 let first = sampler.tick(Instant::now());
                 (sampler, first)
             });
-            let (sampler, first) = match begun {
+            let (mut sampler, first) = match begun {
                 Ok(begun) => begun,
                 Err(error) => {
                     // The caller waits for exactly this message, or is gone.
@@ -160,12 +168,14 @@ pub fn spawn(options: Options) -> Result<Plane, PlaneError> {
                 }
             };
             let (publish, observations) = watch::channel(Arc::new(first.unwrap_or_else(Fatal::last_words)));
-            drop(ready.send(Ok(observations)));
+            drop(ready.send(Ok((observations, sampler.take_closings()))));
             run(sampler, tick, &stopped, &publish);
         })
         .map_err(PlaneError::Thread)?;
     match started.recv() {
-        Ok(Ok(observations)) => Ok(Plane { observations, running: Some(running), thread: Some(thread) }),
+        Ok(Ok((observations, closings))) => {
+            Ok(Plane { observations, closings, running: Some(running), thread: Some(thread) })
+        }
         Ok(Err(error)) => Err(error),
         Err(mpsc::RecvError) => Err(PlaneError::Ended),
     }

@@ -12,6 +12,7 @@ use super::{
     assemble::{Ledger, Note},
     cgroup::Cgroups,
     closed::Closed,
+    closings::Closings,
     netns::{MOST_PER_TICK, Namespaces},
     netstat::Counters,
     pids::Holders,
@@ -152,6 +153,11 @@ impl Sampler {
             sampler.take_walk(walk, now);
         }
         Ok(sampler)
+    }
+
+    /// The ends of connections that are waited for, where programs tell of them.
+    pub(crate) fn take_closings(&mut self) -> Option<Closings> {
+        self.tracepoint.as_mut()?.take_closings()
     }
 
     /// Ends and leaves what is pinned.

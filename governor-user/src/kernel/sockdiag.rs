@@ -78,6 +78,8 @@ pub(crate) struct SocketRow {
     pub(crate) time_wait: bool,
     /// The other side has closed, and this side has not.
     pub(crate) close_wait: bool,
+    /// State as the kernel numbers it.
+    pub(crate) state: u8,
     /// The TCP side of an MPTCP socket. Told only to who has `CAP_NET_ADMIN`.
     pub(crate) mptcp: bool,
 }
@@ -256,6 +258,7 @@ fn parse_socket(payload: &[u8]) -> Result<SocketRow, DiagError> {
         drops: None,
         cgroup: None,
         time_wait: header.timer == Some(Timer::TimeWait),
+        state: header.state,
         close_wait: header.state == TCP_CLOSE_WAIT,
         mptcp: false,
     };

@@ -14,6 +14,7 @@ pub use super::iter::{Audit, Drift, OpenConnections, Scan, ScannedListener, Scan
 pub use super::loader::LOG_TARGET;
 
 use super::assemble::Note;
+use super::closings::Closings;
 use super::iter;
 use super::loader::{self, Loaded};
 use super::maps;
@@ -233,6 +234,11 @@ impl Tracepoint {
     #[must_use]
     pub fn pins(&self) -> &PinsView {
         self.pins.view()
+    }
+
+    /// The ends of connections that are waited for; `None` when they were taken before.
+    pub fn take_closings(&mut self) -> Option<Closings> {
+        self.loaded.maps.take_closings()
     }
 
     /// What earlier lives of the daemon knew of the listeners older than the programs.

@@ -191,6 +191,24 @@ fn leases(page: &mut Page, view: &View) {
     ];
     let rows = causes.map(|(cause, count)| (vec![("cause", cause.to_owned())], count));
     page.counter("leases_ended", "Leases ended, by cause", rows.to_vec());
+    let place = |site| view.sites.get(site).cloned().unwrap_or_default();
+    let lost = totals.lost.iter().flat_map(|(site, expired, reclaimed)| {
+        [("expired", *expired), ("reclaimed", *reclaimed)]
+            .map(|(cause, count)| (vec![("site", place(site)), ("cause", cause.to_owned())], count))
+    });
+    page.counter(
+        "leases_lost",
+        "Leases that their holder lost, by where in the proxy they were asked for",
+        lost.collect(),
+    );
+    let clients = &view.clients;
+    let known = [("told", clients.followed), ("asked", clients.asked_for)];
+    let rows =
+        known.map(|(how, count)| (vec![("end", how.to_owned())], u32::try_from(count).unwrap_or(u32::MAX).into()));
+    page.gauge("client_connections", "Clients' connections, by how their end is learnt of", rows.to_vec());
+    let gone = [("told", clients.told), ("asked", clients.found)];
+    let rows = gone.map(|(how, count)| (vec![("end", how.to_owned())], count));
+    page.counter("clients_gone", "Requests and leases whose client was gone before them", rows.to_vec());
     page.counter(
         "lease_unknown",
         "Releases and renewals of leases that were not there",
@@ -280,6 +298,7 @@ fn shed_labels(pool: String, reason: Reason) -> Labels {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::clients::Counts;
     use crate::metrics::page::Registered;
     use governor_common::wire::reply::Overload;
     use governor_engine::policy::NodePolicy;
@@ -301,6 +320,8 @@ mod tests {
             bypass_remaining: None,
             draining: false,
             node: NodePolicy::default(),
+            clients: Counts::default(),
+            sites: BTreeMap::new(),
             records: Vec::new(),
         };
         let (seen, report, recorder) = (Observation::default(), Report::default(), Recorder::default());

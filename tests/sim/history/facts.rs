@@ -1,6 +1,6 @@
 //! Facts at random, sensible and senseless ones.
 
-use governor_engine::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, TrafficId};
+use governor_engine::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, SiteId, TrafficId};
 use governor_engine::io::{Acquire, Held, Input, Kind, Level, MemberNews, Output, Parent, Priority, Work};
 use governor_engine::policy::{Override, Policy};
 use governor_engine::time::{Duration, Instant};
@@ -154,6 +154,7 @@ impl Facts {
             traffic: self.any_traffic(),
             parent,
             ends_with_client: self.random.chance(40),
+            site: SiteId::default(),
             candidates,
             sticky: sticky.then(|| self.any_member()),
             max_wait: self.random.chance(30).then(|| self.any_millis(4_000)),
@@ -174,6 +175,7 @@ impl Facts {
             priority: self.any_priority(),
             traffic: self.any_traffic(),
             ends_with_client: self.random.chance(40),
+            site: SiteId::default(),
             suspended: self.random.chance(15),
             member: self.random.chance(70).then(|| self.any_member()),
             kind: if self.random.chance(90) { Kind::Ordinary } else { Kind::Reattach },

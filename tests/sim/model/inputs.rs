@@ -108,7 +108,9 @@ impl Model {
             let lost = sessions.get(&l.session).is_some_and(Option::is_some);
             l.id == held.lease && l.pool == held.pool && (l.session == held.session || lost)
         };
+        let mut unheard = false;
         let new = if let Some(lease) = self.leases.iter_mut().find(takeable) {
+            unheard = lease.client_gone && lease.session != held.session;
             (lease.session, lease.expires) = (held.session, now.after(ttl));
             Some(lease.id)
         } else if self.pool(held.pool).is_none() || held.kind == Kind::Exempt {
@@ -146,5 +148,8 @@ impl Model {
             Some(id)
         };
         self.out.push(Output::Registered { session: held.session, old: held.lease, new });
+        if let Some(lease) = new.filter(|_| unheard) {
+            self.out.push(Output::ClientGone { session: held.session, lease });
+        }
     }
 }

@@ -36,6 +36,7 @@ pub(super) mod tag {
     pub(in super::super) const TRAFFIC: u16 = 23;
     pub(in super::super) const CLIENT: u16 = 24;
     pub(in super::super) const FLAGS: u16 = 25;
+    pub(in super::super) const SITE: u16 = 26;
     pub(in super::super) const QUOTA: u16 = 27;
 }
 

@@ -18,7 +18,7 @@ pub const RELEASES_PER_FRAME: usize = (MAX_FRAME - 12) / 8;
 pub const RENEWALS_PER_FRAME: usize = (MAX_FRAME - 12) / 12;
 
 /// Leases that fit one `Register` whatever their names, and whose `Registered` fits one frame too.
-pub const HELD_PER_FRAME: usize = 80;
+pub const HELD_PER_FRAME: usize = 70;
 
 /// Longest free text (reason, detail, message) in bytes; encoders cut there.
 pub const MAX_TEXT: usize = 1024;

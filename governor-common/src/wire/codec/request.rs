@@ -155,6 +155,7 @@ fn put_acquire(body: &mut BytesMut, acquire: &Acquire) {
     }
     put_client(body, acquire.client);
     put_flags(body, if acquire.ends_with_client { ENDS_WITH_CLIENT } else { 0 });
+    put_opt_name(body, tag::SITE, acquire.site.as_deref());
 }
 
 fn acquire(mut body: Cursor<'_>) -> Result<Request, Malformed> {
@@ -177,6 +178,7 @@ fn acquire(mut body: Cursor<'_>) -> Result<Request, Malformed> {
             tag::HOP_OF => acquire.parent = Some(Parent::Hop { lease: value.u64()? }),
             tag::CLIENT => acquire.client = Some(client(value.cursor())?),
             tag::FLAGS => acquire.ends_with_client = value.u8()? & ENDS_WITH_CLIENT != 0,
+            tag::SITE => acquire.site = Some(value.name()?),
             _ => {}
         }
         Ok(())
@@ -263,6 +265,7 @@ fn put_held(body: &mut BytesMut, held: &HeldLease) {
     put_client(body, held.client);
     let ends = if held.ends_with_client { ENDS_WITH_CLIENT } else { 0 };
     put_flags(body, ends | if held.suspended { SUSPENDED } else { 0 });
+    put_opt_name(body, tag::SITE, held.site.as_deref());
 }
 
 fn register(body: Cursor<'_>) -> Result<Request, Malformed> {
@@ -295,6 +298,7 @@ fn held(mut body: Cursor<'_>) -> Result<HeldLease, Malformed> {
                 held.ends_with_client = flags & ENDS_WITH_CLIENT != 0;
                 held.suspended = flags & SUSPENDED != 0;
             }
+            tag::SITE => held.site = Some(value.name()?),
             _ => {}
         }
         Ok(())

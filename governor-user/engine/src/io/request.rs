@@ -1,6 +1,6 @@
 //! What a request and a lease are said to be, and the news a fact carries.
 
-use crate::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, TrafficId};
+use crate::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, SiteId, TrafficId};
 use crate::time::{Duration, Instant};
 
 /// What kind of work an `Acquire` asks for.
@@ -87,6 +87,8 @@ pub struct Acquire {
     pub parent: Option<Parent>,
     /// Its lease may be reclaimed when its client's socket is gone.
     pub ends_with_client: bool,
+    /// Where it is asked for.
+    pub site: SiteId,
     /// Members it may use; empty means all.
     pub candidates: Vec<MemberId>,
     /// Preferred member.
@@ -120,6 +122,8 @@ pub struct Held {
     pub traffic: Option<TrafficId>,
     /// Its lease may be reclaimed when its client's socket is gone.
     pub ends_with_client: bool,
+    /// Where it was asked for.
+    pub site: SiteId,
     /// Holds no slot now. Says nothing about a lease that is adopted: that goes on as it is.
     pub suspended: bool,
     /// The member it runs on; `None` if it was granted by the client's fallback without one: it then counts in the

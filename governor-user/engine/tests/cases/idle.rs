@@ -1,7 +1,9 @@
 //! Holders that are idle, nested work, and clients that are gone.
 
 use governor_engine::id::{LeaseId, RequestId, SessionId, TrafficId};
-use governor_engine::io::{Acquire, Input, Level, Origin, Output, Parent, Reason, RejectReason, RevokeReason, Work};
+use governor_engine::io::{
+    Acquire, Held, Input, Level, Origin, Output, Parent, Reason, RejectReason, RevokeReason, Work,
+};
 use governor_engine::policy::{Mode, TrafficPolicy};
 use governor_engine::time::Duration;
 
@@ -105,6 +107,19 @@ fn a_client_that_is_gone_is_announced_and_its_slot_comes_back_after_the_grace() 
     let outputs = world.at(10_000);
     assert_eq!(outputs[0], Output::Revoke { session: SESSION, lease: ends, reason: RevokeReason::Reclaimed });
     assert_eq!((granted(&outputs), world.engine.snapshot().totals.reclaimed), (vec![world.next], 1));
+}
+
+#[test]
+fn who_takes_a_lease_over_hears_that_its_client_is_gone() {
+    let mut world = World::new(policy(&[1]));
+    let held = world.held_for(1);
+    world.put(Input::ClientGone { session: SESSION, work: Work::Lease(held) });
+    world.put(Input::SessionLost { session: SESSION });
+    let heir = SessionId(SESSION.0 + 1);
+    let again = || Input::Register(Held { session: heir, lease: held, ..Held::default() });
+    let registered = Output::Registered { session: heir, old: held, new: Some(held) };
+    assert_eq!(world.put(again()), [registered.clone(), Output::ClientGone { session: heir, lease: held }]);
+    assert_eq!(world.put(again()), [registered]);
 }
 
 #[test]

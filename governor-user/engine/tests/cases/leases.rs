@@ -1,6 +1,6 @@
 //! Leases: every way they end, and what late operations do to them.
 
-use governor_engine::id::{KeyId, LeaseId, MemberId, RequestId, SessionId};
+use governor_engine::id::{KeyId, LeaseId, MemberId, RequestId, SessionId, SiteId};
 use governor_engine::io::{Held, Input, Kind, Output, RejectReason, RevokeReason, Work};
 use governor_engine::time::Duration;
 
@@ -113,7 +113,8 @@ fn every_end_of_a_lease_is_counted_under_its_own_cause() {
     world.put(Input::Renew { session: SESSION, lease: revoked, idle: None });
     world.held_for(1);
     // Its grace and its time are over in the same instant: it was a leak.
-    let leaked = lease(&world.ask(|acquire| acquire.ends_with_client = true));
+    let site = SiteId(7);
+    let leaked = lease(&world.ask(|acquire| (acquire.ends_with_client, acquire.site) = (true, site)));
     world.put(Input::ClientGone { session: SESSION, work: Work::Lease(leaked) });
     let ends = world.at(10_000);
     assert!(ends.contains(&Output::Revoke { session: SESSION, lease: leaked, reason: RevokeReason::Reclaimed }));
@@ -123,4 +124,5 @@ fn every_end_of_a_lease_is_counted_under_its_own_cause() {
     let by_cause =
         [totals.released, totals.revoked, totals.expired, totals.reclaimed, totals.session_gone, totals.unknown];
     assert_eq!(by_cause, [1, 1, 1, 1, 1, 2]);
+    assert_eq!(totals.lost, [(SiteId::default(), 1, 0), (site, 0, 1)]);
 }

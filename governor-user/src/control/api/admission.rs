@@ -255,6 +255,9 @@ pub struct Lease {
     /// The kernel has closed its client's connection.
     #[serde(default)]
     pub client_gone: bool,
+    /// Where in its proxy it was asked for, e.g. `src/chat.rs:42`; `null` where the proxy does not say.
+    #[serde(default)]
+    pub site: Option<String>,
     /// The session that holds it.
     pub session: u64,
     /// Seconds since it was granted, or resumed last.

@@ -1,11 +1,11 @@
 //! One connection by its two ends.
 
-use super::{ANSWER_WITHIN, Diag, DiagError, NETLINK_HEADER, RECEIVE_BYTES, refusal};
-use netlink_packet_core::{Emitable, NLM_F_REQUEST, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader, Parseable};
+use super::{ANSWER_WITHIN, Diag, DiagError, NETLINK_HEADER, RECEIVE_BYTES, parse_socket, refusal};
+use netlink_packet_core::{Emitable, NLM_F_REQUEST, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader};
 use netlink_packet_sock_diag::{
     SOCK_DIAG_BY_FAMILY,
     constants::{AF_INET, AF_INET6, IPPROTO_TCP},
-    inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags, Timer},
+    inet::{ExtensionFlags, InetRequest, SocketId, StateFlags},
 };
 use rustix::io::Errno;
 use std::net::SocketAddr;
@@ -19,6 +19,8 @@ const TCP_LISTEN: u8 = 10;
 pub(crate) struct HeldConnection {
     /// Socket cookie, unique on the host.
     pub(crate) cookie: u64,
+    /// It is one subflow of Multipath TCP: neither its cookie nor its end is that of the connection a process holds.
+    pub(crate) subflow: bool,
 }
 
 impl Diag {
@@ -44,7 +46,7 @@ impl Diag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
-    Socket { cookie: u64, inode: u32, state: u8, time_wait: bool },
+    Socket { connection: HeldConnection, inode: u64, state: u8, time_wait: bool },
 }
 
 impl Found {
@@ -52,9 +54,7 @@ impl Found {
     /// is one that no descriptor stands for.
     fn connection(self) -> Option<HeldConnection> {
         match self {
-            Self::Socket { cookie, inode: 1.., state, time_wait: false } if state != TCP_LISTEN => {
-                Some(HeldConnection { cookie })
-            }
+            Self::Socket { connection, inode: 1.., state, time_wait: false } if state != TCP_LISTEN => Some(connection),
             Self::Socket { .. } | Self::Nothing => None,
         }
     }
@@ -105,12 +105,12 @@ fn parse(bytes: &[u8], sequence: u32) -> Result<Option<Found>, DiagError> {
             Ok(()) => Err(DiagError::Malformed),
         },
         SOCK_DIAG_BY_FAMILY => {
-            let header = InetResponseHeader::parse(payload).map_err(|_| DiagError::Malformed)?;
+            let row = parse_socket(payload)?;
             Ok(Some(Found::Socket {
-                cookie: u64::from_ne_bytes(header.socket_id.cookie),
-                inode: header.inode,
-                state: header.state,
-                time_wait: header.timer == Some(Timer::TimeWait),
+                connection: HeldConnection { cookie: row.cookie, subflow: row.mptcp },
+                inode: row.inode,
+                state: row.state,
+                time_wait: row.time_wait,
             }))
         }
         _ => Err(DiagError::Malformed),

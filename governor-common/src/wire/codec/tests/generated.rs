@@ -101,9 +101,10 @@ fn kind() -> impl Strategy<Value = Kind> {
 fn acquire() -> impl Strategy<Value = Acquire> {
     let who = (name(), option::of(key()), option::of(name()), option::of(key()), option::of(name()));
     let how = (vec(name(), 0..6), option::of(name()), option::of(any::<u32>()), option::of(any::<u32>()), kind());
-    let rank =
-        (option::of(name()), priority(), option::of(name()), option::of(parent()), option::of(client()), any::<bool>());
-    (who, how, rank).prop_map(|(who, how, (class, priority, traffic, parent, client, ends_with_client))| {
+    let rank = (option::of(name()), priority(), option::of(name()), option::of(parent()));
+    let tie = (option::of(client()), any::<bool>(), option::of(name()));
+    (who, how, rank, tie).prop_map(|(who, how, (class, priority, traffic, parent), tie)| {
+        let (client, ends_with_client, site) = tie;
         let (pool, key, label, org, endpoint) = who;
         let (candidates, sticky, max_wait_ms, deadline_ms, kind) = how;
         Acquire {
@@ -123,6 +124,7 @@ fn acquire() -> impl Strategy<Value = Acquire> {
             parent,
             client,
             ends_with_client,
+            site,
         }
     })
 }
@@ -164,9 +166,10 @@ fn held() -> impl Strategy<Value = HeldLease> {
         any::<bool>(),
         option::of(client()),
         any::<bool>(),
+        option::of(name()),
     );
     (who, what, more).prop_map(|((lease, pool, key, label), (member, kind, age_ms), more)| {
-        let (org, class, priority, traffic, suspended, client, ends_with_client) = more;
+        let (org, class, priority, traffic, suspended, client, ends_with_client, site) = more;
         HeldLease {
             lease,
             pool,
@@ -182,6 +185,7 @@ fn held() -> impl Strategy<Value = HeldLease> {
             suspended,
             client,
             ends_with_client,
+            site,
         }
     })
 }

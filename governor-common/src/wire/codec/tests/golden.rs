@@ -53,6 +53,7 @@ fn every_request_has_its_golden_bytes() {
         suspended: true,
         client: Some(client),
         ends_with_client: true,
+        site: Some("chat".into()),
         ..HeldLease::default()
     };
     let tied = Acquire {
@@ -63,6 +64,7 @@ fn every_request_has_its_golden_bytes() {
             cookie: Some(9),
         }),
         ends_with_client: true,
+        site: Some("a.rs:7".into()),
         ..Acquire::default()
     };
     let report = |state| Request::MemberReport(MemberReport { pool: "p".into(), member: "m".into(), state });
@@ -88,8 +90,8 @@ fn every_request_has_its_golden_bytes() {
         ),
         (
             Request::Acquire(tied),
-            r#"43000000 02 00 0000 2a000000 00 0300 0100 "p" 1800 2c00 0900000000000000
-               00000000000000000000ffff0a000001 901f 00000000000000000000ffff0a000002 50c3 1900 0100 01"#,
+            r#"4d000000 02 00 0000 2a000000 00 0300 0100 "p" 1800 2c00 0900000000000000
+               00000000000000000000ffff0a000001 901f 00000000000000000000ffff0a000002 50c3 1900 0100 01 1a00 0600 "a.rs:7""#,
         ),
         (Request::Acquire(hop), r#"1a000000 02 00 0000 2a000000 00 0300 0100 "p" 1600 0800 0700000000000000"#),
         (Request::Cancel { request: 41 }, "0c000000 03 00 0000 2a000000 29000000"),
@@ -115,9 +117,9 @@ fn every_request_has_its_golden_bytes() {
         ),
         (
             Request::Register { leases: vec![idle] },
-            r#"6f000000 08 00 0000 2a000000 0e00 6300 0700000000000000 00000000 00 0300 0100 "p"
+            r#"77000000 08 00 0000 2a000000 0e00 6b00 0700000000000000 00000000 00 0300 0100 "p"
                0600 1000 abababababababababababababababab 1300 0400 "chat" 1800 2c00 0000000000000000
-               fd000000000000000000000000000001 bb01 fd000000000000000000000000000002 50c3 1900 0100 03"#,
+               fd000000000000000000000000000001 bb01 fd000000000000000000000000000002 50c3 1900 0100 03 1a00 0400 "chat""#,
         ),
         (Request::Ping, "08000000 09 00 0000 2a000000"),
         (Request::Suspend { lease: 3 }, "10000000 0a 00 0000 2a000000 0300000000000000"),

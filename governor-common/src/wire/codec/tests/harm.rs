@@ -103,6 +103,7 @@ fn the_fullest_lists_fit_a_frame_and_one_more_does_not() {
         class: Some(name.clone()),
         priority: Priority::Critical,
         traffic: Some(name.clone()),
+        site: Some(name.clone()),
         member: Some(name),
         kind: Kind::Ordinary,
         age_ms: u32::MAX,

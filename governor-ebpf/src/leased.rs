@@ -1,0 +1,18 @@
+//! Connections whose end somebody waits for: the clients of leases. User space names them by their cookie; here their end
+//! is told of, once. Knows no lease.
+
+use crate::error::Error;
+use crate::maps;
+use crate::sock::Sock;
+
+/// A TCP socket closes for good: its client reset it, or both ends are through with it. Whether it has a mark or is counted
+/// does not matter.
+#[inline(always)]
+pub(crate) fn closed(sk: Sock) -> Result<(), Error> {
+    let cookie = sk.known_cookie();
+    // Free places have no cookie either.
+    if cookie != 0 && maps::take_leased(cookie) {
+        return maps::tell_closed(cookie);
+    }
+    Ok(())
+}
