@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{self, IncomingStream};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 
 use super::connection::{Attached, Connection};
 
@@ -48,5 +48,12 @@ impl Connected<IncomingStream<'_, Listener>> for Connection {
 impl Connected<IncomingStream<'_, TcpListener>> for Connection {
     fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
         Self::of(stream.io())
+    }
+}
+
+/// As above; a Unix socket has no addresses that the daemon could look for.
+impl Connected<IncomingStream<'_, UnixListener>> for Connection {
+    fn connect_info(_: IncomingStream<'_, UnixListener>) -> Self {
+        Self::known(None)
     }
 }

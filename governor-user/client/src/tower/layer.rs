@@ -23,7 +23,7 @@ type Classify = dyn Fn(&Parts) -> Route + Send + Sync;
 /// Puts admission in front of a service. One layer, cloned, shares its counters.
 #[derive(Clone)]
 pub struct GovernorLayer {
-    pub(super) settings: Settings,
+    settings: Arc<Settings>,
 }
 
 /// What a service needs for each request.
@@ -46,7 +46,7 @@ impl GovernorLayer {
     #[must_use]
     pub fn new(governor: Governor, pool: &str) -> Self {
         Self {
-            settings: Settings {
+            settings: Arc::new(Settings {
                 governor,
                 pool: pool.into(),
                 extract: Arc::new(bearer_or_api_key),
@@ -56,7 +56,7 @@ impl GovernorLayer {
                 allow_origin: None,
                 exempt_stream_cap: EXEMPT_STREAM_CAP,
                 exempt_streams: Arc::default(),
-            },
+            }),
         }
     }
 
@@ -69,7 +69,7 @@ impl GovernorLayer {
         mut self,
         extract: impl Fn(&Governor, &Parts, AcquireRequest) -> AcquireRequest + Send + Sync + 'static,
     ) -> Self {
-        self.settings.extract = Arc::new(extract);
+        self.change().extract = Arc::new(extract);
         self
     }
 
@@ -77,14 +77,14 @@ impl GovernorLayer {
     /// wins over both.
     #[must_use]
     pub fn trusted_headers(mut self, headers: TrustedHeaders) -> Self {
-        self.settings.trusted = headers;
+        self.change().trusted = headers;
         self
     }
 
     /// Replaces the table of routes; [`routes::of`] is there to fall back on. `OPTIONS` never counts.
     #[must_use]
     pub fn routes(mut self, classify: impl Fn(&Parts) -> Route + Send + Sync + 'static) -> Self {
-        self.settings.classify = Arc::new(classify);
+        self.change().classify = Arc::new(classify);
         self
     }
 
@@ -94,14 +94,14 @@ impl GovernorLayer {
     /// [`Connection`](super::Connection).
     #[must_use]
     pub fn ends_with_client(mut self) -> Self {
-        self.settings.ends_with_client = true;
+        self.change().ends_with_client = true;
         self
     }
 
     /// Puts `Access-Control-Allow-Origin` on refusals, for a gateway that has no CORS layer outside this one.
     #[must_use]
     pub fn allow_origin(mut self, origin: HeaderValue) -> Self {
-        self.settings.allow_origin = Some(origin);
+        self.change().allow_origin = Some(origin);
         self
     }
 
@@ -109,7 +109,7 @@ impl GovernorLayer {
     /// exempt path is no way around every limit.
     #[must_use]
     pub fn exempt_stream_cap(mut self, cap: u32) -> Self {
-        self.settings.exempt_stream_cap = cap;
+        self.change().exempt_stream_cap = cap;
         self
     }
 
@@ -117,6 +117,10 @@ impl GovernorLayer {
     #[must_use]
     pub fn exempt_streams(&self) -> u32 {
         self.settings.exempt_streams.load(Ordering::Relaxed)
+    }
+
+    fn change(&mut self) -> &mut Settings {
+        Arc::make_mut(&mut self.settings)
     }
 }
 

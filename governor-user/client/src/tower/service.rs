@@ -5,6 +5,7 @@
 use std::future::Future;
 use std::mem;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -25,11 +26,11 @@ use crate::lease::LeaseHandle;
 #[derive(Clone, Debug)]
 pub struct GovernorService<S> {
     inner: S,
-    settings: Settings,
+    settings: Arc<Settings>,
 }
 
 impl<S> GovernorService<S> {
-    pub(super) fn new(inner: S, settings: Settings) -> Self {
+    pub(super) fn new(inner: S, settings: Arc<Settings>) -> Self {
         Self { inner, settings }
     }
 }
@@ -56,11 +57,10 @@ where
         let settings = self.settings.clone();
         Box::pin(async move {
             let (mut head, body) = request.into_parts();
-            let dialect = Dialect::of(&head);
             let Admitted { hold, lease } = match settings.admit(&mut head).await {
                 Ok(admitted) => admitted,
                 Err(refused) => {
-                    let refusal = rendering::refusal(&refused, dialect, settings.allow_origin.as_ref());
+                    let refusal = rendering::refusal(&refused, Dialect::of(&head), settings.allow_origin.as_ref());
                     return Ok(refusal.map(LeaseBody::refusal));
                 }
             };

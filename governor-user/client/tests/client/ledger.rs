@@ -32,6 +32,8 @@ struct Book {
     strange: Vec<u64>,
     gone: Vec<u64>,
     refuses: bool,
+    parks: bool,
+    withdrawn: u32,
 }
 
 impl Ledger {
@@ -50,11 +52,17 @@ impl Ledger {
                     talk.say(&Reply::Shed(shed(429)), id).await;
                     continue;
                 }
+                if self.0.lock().unwrap().parks {
+                    talk.say(&Reply::Parked, id).await;
+                    continue;
+                }
                 let lease = self.grant(acquire);
                 talk.grant(id, lease, "m1").await;
                 if self.0.lock().unwrap().gone.contains(&lease) {
                     talk.say(&Reply::ClientGone { lease }, 0).await;
                 }
+            } else if let Request::Cancel { .. } = request {
+                self.0.lock().unwrap().withdrawn += 1;
             } else if let Request::Release { leases } = request {
                 leases.into_iter().for_each(|lease| self.release(lease));
             }
@@ -87,6 +95,16 @@ impl Ledger {
     /// Refuses from now on.
     pub(crate) fn refuse(&self) {
         self.0.lock().unwrap().refuses = true;
+    }
+
+    /// Parks from now on.
+    pub(crate) fn park(&self) {
+        self.0.lock().unwrap().parks = true;
+    }
+
+    /// Requests withdrawn while they were parked.
+    pub(crate) fn withdrawn(&self) -> u32 {
+        self.0.lock().unwrap().withdrawn
     }
 
     /// Leases granted and not released.

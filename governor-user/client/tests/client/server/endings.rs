@@ -74,6 +74,17 @@ async fn a_client_that_leaves_in_mid_stream_or_before_the_answer_gives_the_lease
 }
 
 #[tokio::test]
+async fn a_client_that_leaves_while_it_is_parked_withdraws_its_request() {
+    let gateway = Gateway::start().await;
+    gateway.ledger.park();
+    let parked = gateway.ask("complete").await;
+    eventually("it waits", || gateway.governor.stats().waiting == 1).await;
+    drop(parked);
+    eventually("the daemon hears of it", || gateway.ledger.withdrawn() == 1).await;
+    gateway.settled("nothing was granted").await;
+}
+
+#[tokio::test]
 async fn a_head_request_ends_with_its_head() {
     let gateway = Gateway::with(|layer| layer.routes(|_| governor_client::http::routes::Route::Counted("all"))).await;
     for ending in ["complete", "stream", "hangs"] {

@@ -10,7 +10,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
 use governor_client::tower::Custody;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, Version};
 use http_body::Frame;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
@@ -89,6 +89,7 @@ enum Keeping {
 /// Switches protocols and sends back what comes. `bye` ends the conversation and not the connection: the task then waits
 /// for the client to close.
 fn upgrade(mut request: Request, keeping: Keeping) -> Response {
+    let over_http_2 = request.version() == Version::HTTP_2;
     let custody = request.extensions().get::<Custody>().expect("an upgrade is counted").clone();
     let upgraded = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
@@ -109,6 +110,9 @@ fn upgrade(mut request: Request, keeping: Keeping) -> Response {
         drop(kept);
         copy(&mut reader, &mut tokio::io::sink()).await.ok();
     });
+    if over_http_2 {
+        return Response::new(Body::empty());
+    }
     Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)
         .header("connection", "upgrade")
