@@ -192,6 +192,10 @@ fn full(report: &mut Report) {
         let mut command = cargo(&["test", "--workspace", "--test", "fuzz", "--", "--show-output"]);
         tally::tests(command.env("GOVERNOR_FULL", "1"))
     });
+    report.step("long layer", || {
+        let mut command = cargo(&["test", "--workspace", "--test", "client", "interleavings"]);
+        tally::tests(command.env("GOVERNOR_FULL", "1"))
+    });
     report.step("all vm", || emulated(&EMULATED_IN_FULL, &[]));
     report.step("native histograms", || {
         let mut command = cargo(&["test", "--package", "governor-user", "--features", "native-histograms", "--lib"]);

@@ -69,7 +69,7 @@ fn scripts() -> impl Strategy<Value = Script> {
 }
 
 fn cases() -> u32 {
-    if std::env::var_os("GOVERNOR_FULL").is_some() { 20_000 } else { 100 }
+    if std::env::var_os("GOVERNOR_FULL").is_some() { 4_000 } else { 100 }
 }
 
 proptest! {
