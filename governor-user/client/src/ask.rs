@@ -46,8 +46,11 @@ impl AcquireRequest {
     #[must_use]
     #[track_caller]
     pub fn new(pool: impl Into<String>) -> Self {
-        let site = Some(place(Location::caller()));
-        let wire = Acquire { pool: pool.into(), site, ..Acquire::default() };
+        Self::at(pool.into(), place(Location::caller()))
+    }
+
+    pub(crate) fn at(pool: String, site: String) -> Self {
+        let wire = Acquire { pool, site: Some(site), ..Acquire::default() };
         Self { wire, max_wait: None, deadline: None, parent: None }
     }
 
@@ -189,7 +192,7 @@ impl AcquireRequest {
 }
 
 /// The file in its folder, and the line: what is above the folder says nothing to a reader.
-fn place(caller: &Location<'_>) -> String {
+pub(crate) fn place(caller: &Location<'_>) -> String {
     let file = caller.file();
     let near = file.rmatch_indices(['/', '\\']).nth(1).map_or(file, |(at, _)| &file[at + 1..]);
     format!("{near}:{}", caller.line())

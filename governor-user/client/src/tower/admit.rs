@@ -68,7 +68,7 @@ impl Settings {
 
     /// What to ask for. The gateway's own authentication has the last word on who asks.
     fn ask(&self, head: &Parts, endpoint: &str) -> AcquireRequest {
-        let ask = AcquireRequest::new(&*self.pool).endpoint(endpoint);
+        let ask = AcquireRequest::at(self.pool.to_string(), format!("{} {endpoint}", self.site)).endpoint(endpoint);
         let ask = (self.extract)(&self.governor, head, ask);
         let mut ask = self.trusted.fill(&self.governor, head, ask);
         if let Some(caller) = head.extensions.get::<super::Caller>() {

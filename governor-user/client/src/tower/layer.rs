@@ -1,6 +1,7 @@
 //! The layer and its settings: which pool, whose request it is, which routes count.
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,7 +11,7 @@ use tower::Layer;
 
 use super::caller::{TrustedHeaders, bearer_or_api_key};
 use super::service::GovernorService;
-use crate::ask::AcquireRequest;
+use crate::ask::{AcquireRequest, place};
 use crate::client::Governor;
 use crate::http::routes::{self, Route};
 
@@ -31,6 +32,7 @@ pub struct GovernorLayer {
 pub(super) struct Settings {
     pub(super) governor: Governor,
     pub(super) pool: Arc<str>,
+    pub(super) site: Arc<str>,
     pub(super) extract: Arc<Extract>,
     pub(super) trusted: TrustedHeaders,
     pub(super) classify: Arc<Classify>,
@@ -42,13 +44,16 @@ pub(super) struct Settings {
 
 impl GovernorLayer {
     /// Counted requests take a slot of `pool`; the key is what [`bearer_or_api_key`] finds; routes are classed by
-    /// [`routes::of`].
+    /// [`routes::of`]. Leases are known by the line that calls this and by their endpoint, where the daemon counts those it
+    /// had to take back.
     #[must_use]
+    #[track_caller]
     pub fn new(governor: Governor, pool: &str) -> Self {
         Self {
             settings: Arc::new(Settings {
                 governor,
                 pool: pool.into(),
+                site: place(Location::caller()).into(),
                 extract: Arc::new(bearer_or_api_key),
                 trusted: TrustedHeaders::none(),
                 classify: Arc::new(routes::of),

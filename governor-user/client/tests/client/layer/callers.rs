@@ -136,6 +136,15 @@ async fn a_reattach_names_its_sessions_member() {
 }
 
 #[tokio::test]
+async fn a_lease_is_known_by_the_line_of_its_layer_and_its_endpoint() {
+    let (governor, mut talk) = Peer::listening().meet().await;
+    let line = line!() + 1;
+    let layer = GovernorLayer::new(governor, "chat");
+    let acquire = asked(&layer, &mut talk, post()).await;
+    assert_eq!(acquire.site, Some(format!("layer/callers.rs:{line} embeddings")));
+}
+
+#[tokio::test]
 async fn an_extractor_that_begins_anew_keeps_endpoint_and_connection() {
     let (governor, mut talk) = Peer::listening().meet().await;
     let layer = GovernorLayer::new(governor, "chat").extract(|_, _, _| AcquireRequest::new("other"));
