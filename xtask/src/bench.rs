@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: what the governor costs and gains, each figure against a baseline of the same run and, where
 //! one was set, against its target. Builds and runs the program that measures, and judges and shows what it found.
 
+mod admission;
 mod comparison;
 mod engine;
 mod policy;
@@ -26,7 +27,7 @@ pub(crate) struct Args {
     /// How to show the figures
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Only this part of `kernel`
+    /// Only this part of `kernel` or `admission`
     #[arg(long, value_enum)]
     only: Option<Part>,
     /// Write the table of policies into README.md
@@ -38,13 +39,15 @@ pub(crate) struct Args {
 enum Subject {
     /// Observing the kernel: connections, programs, resync, restart; needs root
     Kernel,
+    /// Asking: round trips by an echo, throughput by Redis, the signal page, a gateway with the layer by Envoy's ext_authz
+    Admission,
     /// Deciding: time and memory of the admission engine
     Engine,
     /// Being fair: no rule, a static cap, equal split and max-min on the same workloads, with plots
     Policy,
 }
 
-/// A part of `kernel`, as the program that measures names it.
+/// A part of `kernel` or `admission`, as the program that measures names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
     /// Connections, messages and system calls, attached by detached
@@ -55,6 +58,23 @@ enum Part {
     Resync,
     /// Exact counts after kill -9
     Restart,
+    /// One acquire and its grant over the socket
+    RoundTrip,
+    /// Acquires and releases a second
+    Throughput,
+    /// A look at the signal page
+    Page,
+    /// A request through a gateway
+    Gateway,
+}
+
+impl Part {
+    fn of(self) -> Subject {
+        match self {
+            Self::Traffic | Self::Programs | Self::Resync | Self::Restart => Subject::Kernel,
+            Self::RoundTrip | Self::Throughput | Self::Page | Self::Gateway => Subject::Admission,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -77,8 +97,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.update && (args.subject != Subject::Policy || args.quick) {
         bail!("only a whole `bench policy` has a table in README.md");
     }
-    if args.only.is_some() && args.subject != Subject::Kernel {
-        bail!("only `bench kernel` has parts");
+    if args.only.is_some_and(|part| part.of() != args.subject) {
+        bail!("this benchmark has no such part");
     }
     setup::ensure_with_programs()?;
     let text = match (args.subject, args.format) {
@@ -89,11 +109,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             }
             if format == Format::Json { json(&comparison)? } else { policy::render(&comparison) }
         }
-        (Subject::Kernel | Subject::Engine, format) => {
-            let report = if args.subject == Subject::Kernel {
-                kernel(args.quick, args.only)?
-            } else {
-                engine::measure(args.quick)?
+        (subject, format) => {
+            let report = match subject {
+                Subject::Kernel => kernel(args.quick, args.only)?,
+                Subject::Admission => admission::measure(args.quick, args.only)?,
+                Subject::Engine | Subject::Policy => engine::measure(args.quick)?,
             };
             if format == Format::Json { json(&report)? } else { table::render(&report) }
         }
@@ -104,7 +124,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Every benchmark in small, with its name.
-pub(crate) fn smoke() -> [(&'static str, Result<(), Smoke>); 3] {
+pub(crate) fn smoke() -> [(&'static str, Result<(), Smoke>); 4] {
     let kernel = if rustix::process::geteuid().is_root() {
         kernel(true, None).map(drop).map_err(Smoke::Failed)
     } else {
@@ -113,6 +133,7 @@ pub(crate) fn smoke() -> [(&'static str, Result<(), Smoke>); 3] {
     [
         ("engine", engine::measure(true).map(drop).map_err(Smoke::Failed)),
         ("policy", policy::measure(true).map(drop).map_err(Smoke::Failed)),
+        ("admission", admission::measure(true, None).map(drop).map_err(Smoke::Failed)),
         ("kernel", kernel),
     ]
 }
