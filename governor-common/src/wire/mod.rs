@@ -21,9 +21,23 @@ pub const MAX_NAME: usize = 128;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyHash(pub [u8; 16]);
 
+impl KeyHash {
+    /// Lower-case hexadecimal digits, in ASCII.
+    #[must_use]
+    pub fn digits(self) -> [u8; 32] {
+        const DIGITS: [u8; 16] = *b"0123456789abcdef";
+        let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0');
+        let mut digits = [b'0'; 32];
+        for (two, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
+            *two = [digit(byte >> 4), digit(byte & 15)];
+        }
+        digits
+    }
+}
+
 impl core::fmt::Display for KeyHash {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 

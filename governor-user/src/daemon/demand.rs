@@ -1,6 +1,8 @@
 //! Recorded demand: who asked, when, and how long it ran, as a bounded log in the state folder. `advise` replays it
 //! under other settings. Keys are the proxies' keyed hashes; labels are left out. Decides nothing.
 
+mod hot;
+
 use super::ring::{Ring, RingHealth, read};
 use super::translate;
 use governor_engine::id::{KeyId, LeaseId, OrgId, RequestId, SessionId};
@@ -10,6 +12,9 @@ use governor_engine::time::Instant;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// About how long a fact of a request is in bytes.
+const HOT: usize = 160;
 
 /// What happened. Times are nanoseconds of the monotonic clock; the names are short because they are written often.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,21 +136,13 @@ impl Demand {
     /// A request came. Only ordinary work is demand for slots by these rules.
     pub fn asked(&mut self, ask: &Acquire, pool: &str, now: Instant) {
         if ask.kind == Kind::Ordinary {
-            self.write(|| Fact::Asked {
-                t: now.0,
-                s: ask.session.0,
-                r: ask.request.0,
-                p: pool.to_owned(),
-                k: ask.key.map(hex),
-                g: ask.org.map(org_hex),
-                w: ask.max_wait.map(translate::millis),
-            });
+            self.write_hot(|out| hot::asked(out, ask, pool, now));
         }
     }
 
     /// A request was granted.
     pub fn granted(&mut self, session: SessionId, request: RequestId, lease: LeaseId, now: Instant) {
-        self.write(|| Fact::Granted { t: now.0, s: session.0, r: request.0, l: lease.0 });
+        self.write_hot(|out| hot::granted(out, session, request, lease, now));
     }
 
     /// A lease that was known as `old` is held by this session.
@@ -170,7 +167,7 @@ impl Demand {
 
     /// A lease ended.
     pub fn ended(&mut self, lease: LeaseId, now: Instant) {
-        self.write(|| Fact::Ended { t: now.0, l: lease.0 });
+        self.write_hot(|out| hot::ended(out, lease, now));
     }
 
     /// A session ended with its leases.
@@ -201,6 +198,13 @@ impl Demand {
     fn write(&mut self, fact: impl FnOnce() -> Fact) {
         if let Some(ring) = &mut self.0 {
             ring.append(&serde_json::to_vec(&fact()).expect("facts have string keys and serialize"));
+        }
+    }
+
+    /// The same for what comes with every request.
+    fn write_hot(&mut self, fact: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(ring) = &mut self.0 {
+            ring.append_with(HOT, fact);
         }
     }
 }

@@ -98,12 +98,25 @@ impl Ring {
 
     /// Appends a record. It is on its way to the disk after [`Self::flush`].
     pub fn append(&mut self, record: &[u8]) {
-        let Ok(length) = u32::try_from(record.len()) else { return };
-        if self.segment > 0 && self.chunk.bytes.len() + record.len() > CHUNK {
+        self.append_with(record.len(), |bytes| bytes.extend_from_slice(record));
+    }
+
+    /// Appends a record that `write` appends to what it is given, of about so many bytes.
+    pub fn append_with(&mut self, about: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.segment > 0 && self.chunk.bytes.len() + about > CHUNK {
             self.flush();
         }
-        self.chunk.bytes.extend_from_slice(&length.to_le_bytes());
-        self.chunk.bytes.extend_from_slice(record);
+        if self.chunk.bytes.capacity() == 0 {
+            self.chunk.bytes.reserve(CHUNK + about);
+        }
+        let start = self.chunk.bytes.len();
+        self.chunk.bytes.extend_from_slice(&[0; 4]);
+        write(&mut self.chunk.bytes);
+        let Ok(length) = u32::try_from(self.chunk.bytes.len() - start - 4) else {
+            self.chunk.bytes.truncate(start);
+            return;
+        };
+        self.chunk.bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
         self.chunk.records += 1;
         self.segment += u64::from(length) + 4;
     }

@@ -11,6 +11,9 @@ use tokio::sync::Notify;
 /// Bytes a session may leave unread: some 10,000 grants.
 pub const BOUND: usize = 1 << 20;
 
+/// Room for the answers of one turn: some 200 grants.
+const ROOM: usize = 8 * 1024;
+
 /// The driver's end.
 #[derive(Clone, Debug)]
 pub struct Outbox(Arc<Shared>);
@@ -56,6 +59,8 @@ pub enum End {
 #[must_use]
 pub fn channel() -> (Outbox, Drain) {
     let shared = Arc::new(Shared::default());
+    // What is taken leaves room of the same size behind, or comes back to it once it is written.
+    shared.state().bytes.reserve(ROOM);
     (Outbox(Arc::clone(&shared)), Drain(shared))
 }
 

@@ -133,7 +133,7 @@ fn rows(ways: &[Way]) -> Vec<Row> {
             unit: "µs".to_owned(),
             baseline: Some(series.of(Arm::Detached)),
             value: series.of(Arm::Attached),
-            ratio: Some(series.ratio()),
+            ratio: Some(series.ratio(Arm::Attached)),
             target: Some(Target { of: Subject::Ratio, bound: Bound::AtMost, limit: 0.5, aim: None }),
         });
     }

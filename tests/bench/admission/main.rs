@@ -6,6 +6,7 @@ mod envoy;
 mod gateway;
 mod http;
 mod page;
+#[expect(dead_code, reason = "the benchmark of the kernel has a third arm")]
 #[path = "../kernel/pairs.rs"]
 mod pairs;
 mod place;

@@ -47,7 +47,7 @@ pub(crate) fn measure(scale: &Scale) -> Result<Vec<Row>> {
             unit: "ns".to_owned(),
             baseline: Some(series.of(Arm::Detached)),
             value: series.of(Arm::Attached),
-            ratio: Some(series.ratio()),
+            ratio: Some(series.ratio(Arm::Attached)),
             target: at_most(Subject::Ratio, 4.0),
         },
         plain("writes of the page meanwhile".to_owned(), "1/s", rate, None),
@@ -84,15 +84,14 @@ fn write(writer: &mut PageWriter, over: &AtomicBool) -> Result<f64> {
 fn read(scale: &Scale, reader: &PageReader) -> Result<(Series, u64, u64)> {
     place::beside_clients()?;
     let mut series = Series::default();
-    for (done, arm) in order(scale.pairs).enumerate() {
+    for (done, arm) in order(scale.pairs, [Arm::Attached, Arm::Detached]).enumerate() {
         progress(format_args!("the page, window {} of {}", done + 1, 2 * scale.pairs));
-        series.push(
-            arm,
-            match arm {
-                Arm::Attached => window(scale.window, || black_box(reader).overload())?,
-                Arm::Detached => window(scale.window, || black_box(reader).heartbeat())?,
-            },
-        );
+        let one = if arm == Arm::Attached {
+            window(scale.window, || black_box(reader).overload())?
+        } else {
+            window(scale.window, || black_box(reader).heartbeat())?
+        };
+        series.push(arm, one);
     }
     progress(format_args!("the page, {} reads looked at", scale.reads));
     let (mut torn, mut busy) = (0, 0);

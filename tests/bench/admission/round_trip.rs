@@ -74,7 +74,7 @@ pub(crate) fn measure(scale: &Scale) -> Result<Row> {
         unit: "µs".to_owned(),
         baseline: Some(series.of(Arm::Detached)),
         value: series.of(Arm::Attached),
-        ratio: Some(series.ratio()),
+        ratio: Some(series.ratio(Arm::Attached)),
         target: Some(Target { of: Subject::Ratio, bound: Bound::AtMost, limit: 1.3, aim: Some(1.1) }),
     })
 }
@@ -86,7 +86,7 @@ fn alternate(scale: &Scale, daemon: &Path, echo: &Path) -> Result<Series> {
     // Warms both, and is thrown away.
     daemon.window(scale.window)?;
     echo.window(scale.window)?;
-    for (done, arm) in order(scale.pairs).enumerate() {
+    for (done, arm) in order(scale.pairs, [Arm::Attached, Arm::Detached]).enumerate() {
         progress(format_args!("round trips, window {} of {}", done + 1, 2 * scale.pairs));
         let asker = if arm == Arm::Attached { &mut daemon } else { &mut echo };
         series.push(arm, asker.window(scale.window)?);

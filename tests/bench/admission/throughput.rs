@@ -150,7 +150,7 @@ pub(crate) fn measure(scale: &Scale) -> Result<Row> {
         unit: "pairs/s".to_owned(),
         baseline: Some(series.of(Arm::Detached)),
         value: series.of(Arm::Attached),
-        ratio: Some(series.ratio()),
+        ratio: Some(series.ratio(Arm::Attached)),
         target: Some(Target { of: Subject::Ratio, bound: Bound::AtLeast, limit: 5.0, aim: Some(10.0) }),
     })
 }
@@ -174,7 +174,7 @@ fn alternate(scale: &Scale, daemon: &Path, redis: &Path) -> Result<Series> {
     // Warms both, and is thrown away.
     daemon.window(scale.window)?;
     redis.window(scale.window)?;
-    for (done, arm) in order(scale.pairs).enumerate() {
+    for (done, arm) in order(scale.pairs, [Arm::Attached, Arm::Detached]).enumerate() {
         progress(format_args!("acquire and release, window {} of {}", done + 1, 2 * scale.pairs));
         let swarm = if arm == Arm::Attached { &mut daemon } else { &mut redis };
         series.push(arm, swarm.window(scale.window)?);
