@@ -1,8 +1,11 @@
 //! Overload signals from the kernel's own figures to a connected proxy.
 
-use crate::world::{client, pool, soon};
-use governor_client::{Level, cause};
+use crate::world::{SOON, ask, client, pool, soon};
+use governor_client::{AcquireRequest, Governor, Kind, Level, Priority, cause};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 use support::cgroup::Cgroup;
 use support::daemon::Setup;
 use support::netns::Netns;
@@ -88,4 +91,100 @@ fn messages_of_the_kernel_programs_reach_the_log_at_debug_level_only() {
         let log = daemon.log();
         assert_eq!(log.matches(&format!("port {port} listens")).count(), usize::from(expected), "{log}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_accept_queue_in_front_of_an_idle_proxy_refuses_nothing_and_is_explained() {
+    let (listener, address) = stalled(2);
+    let enforce = "[overload]\nmode = \"enforce\"\n";
+    let daemon = Setup::new(&format!("{enforce}{}", pool(1, 8, "")))
+        .env("GOVERNOR_OVERLOAD_PORTS", &address.port().to_string())
+        .start();
+    let governor = client(&daemon.socket()).await;
+    let mut overload = governor.overload();
+    let queued: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+    soon(overload.wait_for(|signal| signal.level == Level::Overloaded)).await.unwrap();
+    let sheddable = ask(&governor, "a").priority(Priority::Sheddable);
+    let granted = soon(governor.acquire(sheddable)).await.expect("refusing it would empty no queue");
+    assert_eq!(daemon.get("/v1/status")["shed_level"], "normal");
+
+    let place = format!(":{}", address.port());
+    daemon.wait_for(&format!("/v1/verdicts?listener={place}"), |rows| rows[0]["verdict"] == "acceptor_stalled");
+    let explained = String::from_utf8(daemon.ctl(&["explain", "listener", &place]).stdout).unwrap();
+    assert!(explained.contains("3 of at most 3 connections wait and nothing was accepted for"), "{explained}");
+    let events = daemon.get("/v1/events?last_seconds=3600");
+    let rose = events.as_array().unwrap().iter().find(|event| event["action"] == "level").unwrap();
+    assert_eq!((&rose["before"], &rose["by"]), (&"normal".into(), &"governord".into()), "{rose}");
+    assert!(rose["reason"].as_str().is_some_and(|why| why.contains("accept_fill")), "{rose}");
+    drop((queued, listener, granted));
+}
+
+/// How long a request holds its slot.
+const HELD: Duration = Duration::from_millis(200);
+
+/// What became of requests of one priority.
+#[derive(Default)]
+struct Fate {
+    granted: AtomicU32,
+    overload: AtomicU32,
+    otherwise: AtomicU32,
+}
+
+/// Asks, and holds what it gets for [`HELD`].
+async fn meet(governor: Governor, request: AcquireRequest, fates: Arc<[Fate; 3]>, index: usize) {
+    let fate = &fates[index];
+    match governor.acquire(request).await {
+        Ok(lease) => {
+            fate.granted.fetch_add(1, Relaxed);
+            tokio::time::sleep(HELD).await;
+            drop(lease);
+        }
+        Err(refused) if refused.reason() == "overload" => {
+            assert_eq!(refused.status(), 529);
+            fate.overload.fetch_add(1, Relaxed);
+        }
+        Err(_) => {
+            fate.otherwise.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_sustained_overload_work_goes_by_priority_and_probes_pass() {
+    // 20 slots, each held for 200 ms: 100 a second are served, and 500 a second come. As many as there are slots may wait, so
+    // the node is full then.
+    let limits = "[node]\ncap = 40\n[overload]\nmode = \"enforce\"\nhold = \"200ms\"\n";
+    let daemon = Setup::new(&format!("{limits}{}", pool(1, 20, ""))).start();
+    let governor = client(&daemon.socket()).await;
+    let priorities = [Priority::Critical, Priority::Normal, Priority::Sheddable, Priority::Sheddable];
+    let fates: Arc<[Fate; 3]> = Arc::default();
+    let mut pace = tokio::time::interval(Duration::from_millis(2));
+    let begun = Instant::now();
+    for number in 0_usize.. {
+        pace.tick().await;
+        let priority = priorities[number % priorities.len()];
+        let index = [Priority::Critical, Priority::Normal, Priority::Sheddable].iter().position(|one| *one == priority);
+        let key = format!("key-{}", number % 50);
+        let request = ask(&governor, &key).priority(priority).max_wait(Duration::from_secs(2));
+        tokio::spawn(meet(governor.clone(), request, Arc::clone(&fates), index.unwrap()));
+        if number % 50 == 0 {
+            let probe = ask(&governor, "probe").kind(Kind::Exempt);
+            soon(governor.acquire(probe)).await.expect("a probe passes whatever the level");
+        }
+        let shed = fates[2].overload.load(Relaxed);
+        let critical = fates[0].granted.load(Relaxed);
+        if begun.elapsed() > Duration::from_secs(2) && shed > 100 && critical > 20 {
+            break;
+        }
+        assert!(begun.elapsed() < SOON, "{shed} sheddable refused by the level, {critical} critical granted");
+    }
+    assert_eq!(fates[0].overload.load(Relaxed), 0, "the level never refuses critical work");
+    let status = daemon.get("/v1/status");
+    let monitors = status["monitors"].as_array().unwrap();
+    assert!(monitors.iter().any(|monitor| monitor["cause"] == "node_in_flight"), "{status}");
+    let refused = |reason: &str| {
+        let pools = daemon.get("/v1/pools");
+        pools[0]["shed_total"][reason].as_u64().unwrap_or(0)
+    };
+    assert!(refused("overload") >= u64::from(fates[2].overload.load(Relaxed)), "what is refused is counted");
 }

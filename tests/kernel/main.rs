@@ -20,4 +20,5 @@ mod tiers;
 mod tuner;
 mod tuner_world;
 mod variants;
+mod verdicts;
 mod world;

@@ -141,7 +141,8 @@ impl Peer {
         assert_eq!(accepted, count);
     }
 
-    /// Begins to accept `count` connections (a multiple of 5) by `style`: `asleep`, `many`, `events`, `ring` (io_uring) or `workers`.
+    /// Begins to accept `count` connections (a multiple of 5) by `style`: `asleep`, `many`, `events`, `ring` (io_uring),
+    /// `workers`, or `stubborn`, which tries again when there is no descriptor.
     pub fn begin_accepting(&mut self, style: &str, port: u16, count: u32) {
         let begun = self.order(&format!("accept-by {style} {port} {count}"));
         assert_eq!(begun, count);

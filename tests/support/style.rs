@@ -3,6 +3,7 @@
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
+    io::Errno,
     process::{Signal, set_parent_process_death_signal},
 };
 use std::{
@@ -12,6 +13,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     process::{Child, Command, Stdio},
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -35,6 +37,7 @@ impl Styles {
                     self.threads.push(asleep(listener.try_clone()?, count / MANY));
                 }
             }
+            "stubborn" => self.threads.push(stubborn(listener.try_clone()?, count)),
             "events" => self.threads.push(event_loop(listener.try_clone()?, count)),
             "ring" => {
                 let listener = listener.try_clone()?;
@@ -65,6 +68,23 @@ impl Styles {
 
 fn asleep(listener: TcpListener, count: usize) -> Accepting {
     thread::spawn(move || (0..count).map(|_| listener.accept().map(|(stream, _)| stream.into())).collect())
+}
+
+/// Tries again at once when there is no descriptor for a connection, as a server by level-triggered readiness does.
+fn stubborn(listener: TcpListener, count: usize) -> Accepting {
+    const PAUSE: Duration = Duration::from_micros(200);
+    thread::spawn(move || {
+        let mut connections: Vec<OwnedFd> = Vec::new();
+        while connections.len() < count {
+            match listener.accept() {
+                Ok((stream, _)) => connections.push(stream.into()),
+                // Leaves the machine some time.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::MFILE) => thread::sleep(PAUSE),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(connections)
+    })
 }
 
 /// Waits for readiness and accepts until the kernel says that there is no more, as every event loop does.

@@ -4,6 +4,7 @@
 //! Every step names the whole workspace and the default profile, so that cargo resolves the same features each time
 //! and compiles nothing twice.
 
+mod alerts;
 mod deny;
 mod pingora;
 mod tally;
@@ -54,6 +55,8 @@ enum Suite {
     Kernel,
     /// Transcripts of governorctl
     Cli,
+    /// The alert rules against promtool
+    Alerts,
     /// Rules about the source itself
     Tidy,
     /// Every benchmark in small: that it works, not what it finds
@@ -78,9 +81,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             lint(&mut report);
         }
         report.step("build", || tally::check(&mut cargo(&["build", "--workspace", "--bins", "--examples", "--tests"])));
-        for suite in
-            [Suite::Unit, Suite::Sim, Suite::E2e, Suite::Kernel, Suite::Cli, Suite::Tidy, Suite::Bench, Suite::Vm]
-        {
+        for suite in [
+            Suite::Unit,
+            Suite::Sim,
+            Suite::E2e,
+            Suite::Kernel,
+            Suite::Cli,
+            Suite::Alerts,
+            Suite::Tidy,
+            Suite::Bench,
+            Suite::Vm,
+        ] {
             if wants(suite) {
                 test(suite, &mut report);
             }
@@ -140,6 +151,7 @@ fn test(suite: Suite, report: &mut Report) {
         // One at a time: they count what one kernel does. With their output: a skipped test says so on it.
         Suite::Kernel => step("kernel", &["--test", "kernel", "--", "--test-threads=1", "--show-output"]),
         Suite::Cli => step("cli", &["--test", "cli"]),
+        Suite::Alerts => report.step("alerts", alerts::run),
         Suite::Tidy => step("tidy", &["--bin", "xtask", "tidy::"]),
         Suite::Bench => report.step("bench", benchmarks),
         Suite::Vm => report.step("vm", || emulated(&EMULATED, &NOT_EMULATED)),

@@ -21,6 +21,7 @@ pub mod key_orders;
 pub mod key_overrides;
 pub mod labels;
 mod levels;
+mod light;
 pub mod messages;
 mod orders;
 pub mod page;

@@ -4,6 +4,7 @@ use super::clients::{Subject, Watched};
 use super::clock;
 use super::driver::Driver;
 use super::journal::Entry;
+use super::light::is_light;
 use super::messages::Message;
 use super::translate;
 use crate::kernel::clients::{ClientWatch, News};
@@ -31,6 +32,9 @@ impl Driver {
             Output::Shed { session, request, decision } => {
                 let entry = self.entry(decision);
                 let reply = translate::shed(&entry);
+                if is_light(&entry.decision) {
+                    self.parts.recorder.refused_light(&entry.pool, translate::reason(entry.decision.reason));
+                }
                 tracing::debug!(
                     pool = entry.pool,
                     reason = translate::reason(entry.decision.reason),

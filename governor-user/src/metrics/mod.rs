@@ -30,6 +30,8 @@ pub struct Recorder {
     rejected: Counter,
     reload_failures: Counter,
     tuner: Arc<Mutex<TunerFigures>>,
+    /// By pool and reason; both are bounded by the configuration.
+    light_refusals: Arc<Mutex<BTreeMap<(String, &'static str), u64>>>,
 }
 
 /// What the tuner did and holds.
@@ -56,6 +58,7 @@ impl Default for Recorder {
             rejected: Counter::default(),
             reload_failures: Counter::default(),
             tuner: Arc::default(),
+            light_refusals: Arc::default(),
         }
     }
 }
@@ -69,6 +72,17 @@ impl Recorder {
     /// A request named a pool or member that is not configured.
     pub fn rejected(&self) {
         self.rejected.inc();
+    }
+
+    /// A key that held less than its share was refused.
+    pub fn refused_light(&self, pool: &str, reason: &'static str) {
+        let mut counts = self.light_refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry((pool.to_owned(), reason)).or_default() += 1;
+    }
+
+    /// Those refusals by pool and reason.
+    fn light_refusals(&self) -> BTreeMap<(String, &'static str), u64> {
+        self.light_refusals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A configuration was to be reloaded and is not valid.

@@ -28,7 +28,8 @@ impl Assessor {
     #[must_use]
     pub fn new(config: OverloadConfig, ceilings: Vec<CgroupCeiling>) -> Self {
         let stalled = Duration::from_micros(config.ranges.acceptor_stalled.0.into());
-        let thresholds = Thresholds { stalled, hold: config.hold, ..Thresholds::default() };
+        let max_wait = Duration::from_micros(config.ranges.accept_sojourn.1.into());
+        let thresholds = Thresholds { stalled, max_wait, hold: config.hold };
         Self { config, ceilings, thresholds, history: History::default(), work: WorkHistory::default() }
     }
 

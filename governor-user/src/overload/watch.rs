@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::thread;
-use tokio::runtime::Handle;
+use tokio::runtime::Builder;
 use tokio::sync::watch;
 
 /// `/proc` is read at most this often.
@@ -47,7 +47,8 @@ pub fn spawn(
         loads,
         reports,
     };
-    let runtime = Handle::current();
+    // It only waits for channels, so it needs none of the daemon's runtime, which ends before it may.
+    let runtime = Builder::new_current_thread().build()?;
     thread::Builder::new().name("overload".to_owned()).spawn(move || runtime.block_on(watcher.run()))?;
     Ok(receiver)
 }
@@ -64,26 +65,29 @@ struct Watcher {
 
 impl Watcher {
     async fn run(mut self) {
-        loop {
-            // The driver holds the other end for as long as it runs.
-            if self.loads.has_changed().is_err() {
-                return;
-            }
+        while self.is_wanted() {
             let seen = Arc::clone(&self.seen.borrow_and_update());
             self.report(&seen);
             if self.seen.changed().await.is_err() {
-                tracing::error!("the kernel plane ended: no listener is watched from now on");
-                return self.run_without_plane().await;
+                return self.run_without_plane();
             }
         }
     }
 
-    /// The plane's last word is no evidence of anything.
-    async fn run_without_plane(mut self) {
-        while self.loads.has_changed().is_ok() {
-            self.report(&Observation::default());
-            tokio::time::sleep(WITHOUT_PLANE).await;
+    /// The plane's last word is no evidence of anything; requests and the machine are still weighed.
+    fn run_without_plane(mut self) {
+        if self.is_wanted() {
+            tracing::error!("the kernel plane ended: no listener is watched from now on");
         }
+        while self.is_wanted() {
+            self.report(&Observation::default());
+            thread::sleep(WITHOUT_PLANE);
+        }
+    }
+
+    /// The driver holds the other end for as long as it runs.
+    fn is_wanted(&self) -> bool {
+        self.loads.has_changed().is_ok()
     }
 
     fn report(&mut self, seen: &Observation) {

@@ -45,7 +45,12 @@ pub(super) const ROWS: &[Setting] = &[
         "5ms",
         "What everybody waits in a standing accept queue at least, where pressure starts.",
     ),
-    fixed("overload.accept_sojourn_hi", SOME_TIME, "500ms", "The same where pressure is 1000 ‰."),
+    fixed(
+        "overload.accept_sojourn_hi",
+        SOME_TIME,
+        "500ms",
+        "The same where pressure is 1000 ‰; a queue that takes longer to empty is no burst.",
+    ),
     fixed(
         "overload.accept_overflow_lo",
         COUNT,
