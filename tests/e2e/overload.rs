@@ -1,7 +1,7 @@
 //! Overload signals from the kernel's own figures to a connected proxy.
 
-use crate::world::{SOON, ask, client, pool, soon};
-use governor_client::{AcquireRequest, Governor, Kind, Level, Priority, cause};
+use crate::world::{SOON, ask, client, lease, pool, soon};
+use governor_client::{AcquireRequest, Governor, Kind, Level, MemberNews, Priority, cause};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -187,4 +187,59 @@ async fn under_sustained_overload_work_goes_by_priority_and_probes_pass() {
         pools[0]["shed_total"][reason].as_u64().unwrap_or(0)
     };
     assert!(refused("overload") >= u64::from(fates[2].overload.load(Relaxed)), "what is refused is counted");
+}
+
+/// A listener of this process, which is the proxy then, and its place for `explain`.
+fn own_listener() -> (std::net::TcpListener, String) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = format!(":{}", listener.local_addr().unwrap().port());
+    (listener, place)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_wait_for_slots_show_at_the_proxys_listener() {
+    let (_listener, place) = own_listener();
+    let daemon = Setup::new(&pool(2, 1, "")).env("GOVERNOR_OVERLOAD_HOLD", "100ms").start();
+    let governor = client(&daemon.socket()).await;
+    let verdict = |word: &'static str| move |rows: &serde_json::Value| rows[0]["verdict"] == word;
+    let path = format!("/v1/verdicts?listener={place}");
+    daemon.wait_for(&path, verdict("ok"));
+    let held = (lease(&governor, "a").await, lease(&governor, "b").await);
+    let waiting = tokio::spawn({
+        let request = ask(&governor, "c");
+        let governor = governor.clone();
+        async move { governor.acquire(request).await }
+    });
+    let saturated = daemon.wait_for(&path, verdict("inflight_saturated"));
+    let sentence = saturated[0]["sentence"].as_str().unwrap();
+    assert!(sentence.contains("1 requests have waited for pool chat") && sentence.contains("2 of 2"), "{sentence}");
+
+    governor.member_report("chat", "m1", MemberNews::RateLimited { reset_ms: Some(60_000) });
+    let slow = daemon.wait_for(&path, verdict("upstream_slow"));
+    assert!(slow[0]["sentence"].as_str().unwrap().contains("1 of 2 members are cooling"), "{slow}");
+    let metrics = daemon.get("/v1/status");
+    let troubled = metrics["troubled"].as_array().unwrap();
+    assert!(troubled.iter().any(|row| row["verdict"] == "upstream_slow"), "{metrics}");
+    drop(held);
+    soon(waiting).await.unwrap().unwrap();
+    daemon.wait_for(&path, verdict("ok"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_that_runs_out_of_descriptors_sheds_by_priority_and_lets_probes_pass() {
+    // This process has more than one in a thousand of its descriptors open.
+    let ranges = "[overload]\nmode = \"enforce\"\nhold = \"0s\"\ndescriptors_lo = 0\ndescriptors_hi = 1\n";
+    let daemon = Setup::new(&format!("{ranges}{}", pool(1, 8, ""))).start();
+    let files: Vec<std::fs::File> = (0..30).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+    let governor = client(&daemon.socket()).await;
+    let mut overload = governor.overload();
+    let told = *soon(overload.wait_for(|signal| signal.level == Level::Overloaded)).await.unwrap();
+    assert_eq!(told.causes, cause::DESCRIPTORS);
+    daemon.wait_for("/v1/status", |status| status["shed_level"] == "overloaded");
+    for (priority, passes) in [(Priority::Critical, true), (Priority::Normal, false), (Priority::Sheddable, false)] {
+        let answer = soon(governor.acquire(ask(&governor, "a").priority(priority))).await;
+        assert_eq!(answer.as_ref().err().map(|refused| refused.reason()), (!passes).then_some("overload"));
+    }
+    soon(governor.acquire(ask(&governor, "probe").kind(Kind::Exempt))).await.expect("a probe passes");
+    drop(files);
 }

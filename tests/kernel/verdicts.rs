@@ -12,7 +12,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use support::{netns::Netns, peer::Peer};
+use support::{netns::Netns, peer::Peer, skip_for_lack};
 use tokio::sync::watch as channel;
 
 /// Long enough for the slowest machine; nothing waits this long when it works.
@@ -228,4 +228,33 @@ fn more_than_is_accepted_is_starvation_and_asks_for_no_longer_backlog() {
         };
         assert_eq!(starved.pressure.shedding, 0, "{:?}", starved.pressure);
     }
+}
+
+#[test]
+fn a_full_connection_tracking_table_is_misconfigured_and_no_overload() {
+    // More would be too much to fill: an entry is some 300 bytes of the kernel's memory.
+    const MOST: u32 = 300_000;
+    let Some(namespace) = namespace() else { return };
+    let Some(max) = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max").ok() else {
+        return skip_for_lack("this kernel tracks no connections");
+    };
+    let max: u32 = max.trim().parse().unwrap();
+    if max > MOST {
+        return skip_for_lack(&format!("the connection-tracking table holds {max} and is not to be made smaller"));
+    }
+    let (mut server, mut client) = (Peer::start(&namespace), Peer::start(&namespace));
+    let port = server.listen("127.0.0.1", 128);
+    let Some(judge) = Judge::of(Tier::Netlink, &namespace, port, |_| {}) else { return };
+    client.connect("127.0.0.1", port, 3);
+    server.accept(port, 3);
+    judge.becomes(Verdict::Ok, no_longer_backlog);
+    match client.track(max) {
+        Ok(count) if count >= max => {}
+        Ok(count) => panic!("only {count} of {max} entries were made"),
+        Err(why) => return skip_for_lack(&format!("the connection-tracking table cannot be filled: {why}")),
+    }
+    let (row, report) = judge.becomes(Verdict::Misconfigured, no_longer_backlog);
+    assert!(row.verdict.sentence(&row.evidence).contains("before TCP"), "{row:?}");
+    assert!(row.verdict.remedy(&row.evidence).contains("nf_conntrack_max"));
+    assert_eq!((report.pressure.permille, report.pressure.shedding, report.pressure.urgent), (0, 0, false));
 }

@@ -18,4 +18,4 @@ mod skip;
 pub mod ss;
 pub mod workload;
 
-pub use skip::skip;
+pub use skip::{skip, skip_for_lack};

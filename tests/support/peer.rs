@@ -99,6 +99,14 @@ impl Peer {
         assert_eq!(self.order(&format!("spoof {port} {count}")), count);
     }
 
+    /// Makes `count` entries in the namespace's connection-tracking table; how many it holds then.
+    ///
+    /// # Errors
+    /// What the kernel said: usually that it tracks no connections.
+    pub fn track(&mut self, count: u32) -> Result<u32, String> {
+        self.ask(&format!("track {count}"))
+    }
+
     /// Has the listener on `port` hear SYNs only, until [`Self::hear_all`].
     pub fn hear_syns_only(&mut self, port: u16) {
         self.order(&format!("hear syns {port}"));

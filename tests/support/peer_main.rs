@@ -4,6 +4,7 @@
 mod serve;
 mod spoof;
 mod style;
+mod track;
 
 use rustix::{
     io::Errno,
@@ -125,6 +126,7 @@ impl Sockets {
                 spoof::syns(port.parse()?, count.parse()?)?;
                 Ok(count.parse()?)
             }
+            ["track", count] => Ok(track::fill(count.parse()?)?),
             ["hear", what, port] => {
                 let listener = self.listeners.get(&port.parse()?).ok_or("no such listener")?;
                 if what == "syns" {

@@ -9,6 +9,11 @@ pub fn skip(reason: &str) {
         std::env::var_os("GOVERNOR_REQUIRE_KERNEL").is_none_or(|value| value != "1"),
         "must not be skipped: {reason}"
     );
+    skip_for_lack(reason);
+}
+
+/// As [`skip`], for what a kernel may lack without any fault: it is never a failure.
+pub fn skip_for_lack(reason: &str) {
     #[expect(clippy::print_stdout, reason = "read by the test command")]
     {
         println!("SKIP: {reason}");

@@ -27,7 +27,7 @@ const EMULATED_IN_FULL: [&str; 2] = ["6.12", "7.x"];
 
 /// Tests of many sockets and of whole daemons, which this machine's kernel has passed already: most of an emulated run, and
 /// about load and the daemon's life rather than about a kernel. `--full` and `cargo xtask vm` run them too.
-const NOT_EMULATED: [&str; 4] = ["campaign::", "restart::", "scale::", "surroundings::"];
+const NOT_EMULATED: [&str; 5] = ["campaign::", "restart::", "scale::", "surroundings::", "verdicts::"];
 
 /// Flags.
 #[derive(Debug, clap::Args)]

@@ -25,8 +25,7 @@ pub struct Evidence {
     pub accepted: Option<u64>,
     /// Packets refused in the window because it was full: attempts, not clients.
     pub overflows: Option<u64>,
-    /// The same per second, over the last one or two. Where refusals do not show by listener, those of the whole namespace in
-    /// the last 10 s.
+    /// The same per second, over the last one or two. On the procfs tier those of the whole namespace in the last 10 s.
     pub overflow_rate: Option<f64>,
     /// Accepts per second while something waited; `None` below five accepts. Too low where bursts are shorter than the time
     /// between observations, never too high.

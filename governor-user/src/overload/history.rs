@@ -196,7 +196,8 @@ impl Track {
             overflows: known(listener.overflows_total, sums.overflows),
             overflow_rate: match listener.overflows_total {
                 Some(_) => Some(self.window.overflow_rate(now)),
-                None => of_namespace(namespace),
+                None if listener.backlog.is_none() => of_namespace(namespace),
+                None => None,
             },
             accept_rate: rate,
             waiting_seconds: self.waiting_since.map_or(0.0, |since| now.since(since).as_secs_f64()),
@@ -255,7 +256,7 @@ fn least(before: &[SojournBucket], after: &[SojournBucket]) -> Option<f64> {
     (count >= LEAST_WAITS).then_some(lower)
 }
 
-/// Where no listener's refusals are known, the namespace's still tell that some queue is full (S11).
+/// Where not even the limit is known, the namespace's refusals still tell that some queue is full (S11).
 fn of_namespace(namespace: Option<&NamespaceView>) -> Option<f64> {
     let refused = namespace?.recent.listen_overflows?;
     Some(f64::from(u32::try_from(refused).unwrap_or(u32::MAX)) / Window::LENGTH.as_secs_f64())

@@ -21,6 +21,10 @@ use tokio::sync::watch;
 /// `/proc` is read at most this often.
 const READ_EVERY: Duration = Duration::from_millis(250);
 
+/// The thread rests at least this many times as long as a report took, and observations in between are not looked at: at
+/// most a fifth of one CPU.
+const REST: u32 = 4;
+
 /// Reports come this often when there are no observations any more: requests and the machine are still weighed.
 const WITHOUT_PLANE: Duration = Duration::from_millis(250);
 
@@ -67,7 +71,9 @@ impl Watcher {
     async fn run(mut self) {
         while self.is_wanted() {
             let seen = Arc::clone(&self.seen.borrow_and_update());
+            let begun = clock::now();
             self.report(&seen);
+            thread::sleep(clock::now().since(begun) * REST);
             if self.seen.changed().await.is_err() {
                 return self.run_without_plane();
             }

@@ -97,8 +97,8 @@ pub struct Event {
     pub at_seconds: u64,
     /// Who; `governord` where something ended by itself.
     pub by: String,
-    /// What was done: `set`, `unset`, `bypass`, `key` (override set), `key-clear`, `key-expired`, `level` (of overload) or
-    /// `shed level` (the one that refuses work).
+    /// What was done: `set`, `unset`, `bypass`, `key` (override set), `key-clear`, `key-expired`, `level` (of overload),
+    /// `shed level` (the one that refuses work) or `verdict` (of a listener that feeds them).
     pub action: String,
     /// To what: a setting's or a key's name; empty for the bypass.
     pub subject: String,

@@ -72,8 +72,8 @@ impl Verdict {
                 }
             },
             Self::Burst => {
-                "Give listen() a longer backlog, up to somaxconn of its namespace: the queue drains, so a longer one turns \
-                 refusals into short waits."
+                "Give listen() a longer backlog, or let the tuner: governorctl tune --dry-run says which; the queue drains, so a \
+                 longer one turns refusals into short waits."
             }
             Self::Misconfigured if is_tracking_full(evidence.conntrack) => {
                 "Raise net.netfilter.nf_conntrack_max or exempt this traffic from tracking; a longer backlog does not help."
