@@ -7,6 +7,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -24,7 +25,13 @@ use super::hold::Hold;
 #[derive(Clone)]
 pub struct Connection {
     client: Option<ClientSocket>,
-    kept: Arc<Mutex<Kept>>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    kept: Mutex<Kept>,
+    /// Something was upgraded: bytes that move are its.
+    upgraded: AtomicBool,
 }
 
 /// What upgraded requests hold.
@@ -46,7 +53,8 @@ impl Connection {
     /// A connection whose socket is known from elsewhere, or not at all.
     #[must_use]
     pub fn known(client: Option<ClientSocket>) -> Self {
-        Self { client, kept: Arc::new(Mutex::new(Kept::Detached)) }
+        let shared = Shared { kept: Mutex::new(Kept::Detached), upgraded: AtomicBool::new(false) };
+        Self { client, shared: Arc::new(shared) }
     }
 
     /// The client's socket.
@@ -70,6 +78,7 @@ impl Connection {
                 // Over HTTP/2 many are upgraded on one connection; those taken over need no place.
                 kept.retain(|other| !other.is_empty());
                 kept.push(hold);
+                self.shared.upgraded.store(true, Ordering::Relaxed);
                 None
             }
             Kept::Ended => Some(hold),
@@ -78,9 +87,18 @@ impl Connection {
         Ok(())
     }
 
+    /// Bytes moved. Of many upgraded streams over HTTP/2 nobody knows whose.
+    fn moved(&self) {
+        if self.shared.upgraded.load(Ordering::Relaxed)
+            && let Kept::Open(kept) = &*self.lock()
+        {
+            kept.iter().for_each(Hold::touch);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Kept> {
         // The lock only ever guards a store or a push, so a poisoned value is whole.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,7 +124,8 @@ pub fn client_socket(socket: &impl AsFd) -> io::Result<ClientSocket> {
 }
 
 pin_project! {
-    /// A stream that tells its [`Connection`] when it ends. Passes everything through.
+    /// A stream that tells its [`Connection`] when it ends, and when bytes of an upgraded request move. Passes everything
+    /// through.
     #[derive(Debug)]
     pub struct Attached<S> {
         #[pin]
@@ -141,13 +160,23 @@ impl Drop for End {
 
 impl<S: AsyncRead> AsyncRead for Attached<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.project().stream.poll_read(cx, buffer)
+        let this = self.project();
+        let before = buffer.filled().len();
+        let polled = this.stream.poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            this.end.0.moved();
+        }
+        polled
     }
 }
 
 impl<S: AsyncWrite> AsyncWrite for Attached<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.project().stream.poll_write(cx, bytes)
+        let this = self.project();
+        this.stream.poll_write(cx, bytes).map_ok(|count| {
+            this.end.0.moved();
+            count
+        })
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -163,7 +192,11 @@ impl<S: AsyncWrite> AsyncWrite for Attached<S> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.project().stream.poll_write_vectored(cx, slices)
+        let this = self.project();
+        this.stream.poll_write_vectored(cx, slices).map_ok(|count| {
+            this.end.0.moved();
+            count
+        })
     }
 
     fn is_write_vectored(&self) -> bool {

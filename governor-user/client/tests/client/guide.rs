@@ -6,6 +6,7 @@ use governor_client::http::EXPOSED_HEADERS;
 use governor_client::http::routes::{COUNTED, COUNTED_SOCKETS, EXEMPT, EXEMPT_BELOW, EXEMPT_STREAMS};
 
 const GUIDE: &str = include_str!("../../src/guide.md");
+const README: &str = include_str!("../../../../README.md");
 const EXAMPLE: &str = include_str!("../../examples/quickstart.rs");
 
 /// The part of the guide under this heading.
@@ -30,7 +31,9 @@ fn its_ten_lines_are_those_of_the_example_that_the_tests_run() {
         .collect();
     assert_eq!(lines.len(), 10);
     let section = section("Ten lines");
-    assert!(section.contains(&lines.join("\n")), "the guide shows {lines:#?}");
+    for text in [section, README] {
+        assert!(text.contains(&lines.join("\n")), "guide and README show {lines:#?}");
+    }
     for number in 1..=10 {
         assert!(section.contains(&format!("\n| {number} | ")), "line {number} is explained");
     }

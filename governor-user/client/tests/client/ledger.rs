@@ -1,13 +1,13 @@
 //! A daemon that grants whatever is asked for and keeps books: every grant, and how often it was given back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use governor_client::Governor;
-use governor_common::wire::reply::{Origin, Reply, Shed};
+use governor_common::wire::reply::{Origin, Reply, Shed, Welcome};
 use governor_common::wire::request::{Acquire, Request};
 
-use super::peer::{Peer, Talk, eventually};
+use super::peer::{Peer, Talk, WELCOME, eventually};
 
 /// A refusal by the caller's own limit, or by the node's.
 pub(crate) fn shed(status: u16) -> Shed {
@@ -34,12 +34,16 @@ struct Book {
     refuses: bool,
     parks: bool,
     withdrawn: u32,
+    /// Leases of which it is known when their bytes moved.
+    moved: BTreeSet<u64>,
 }
 
 impl Ledger {
     /// A governor whose every request is granted.
     pub(crate) async fn open(peer: &Peer) -> (Governor, Self) {
-        let (governor, talk) = peer.meet().await;
+        let governor = Governor::start(peer.config());
+        // A short ttl, so that renewals, which tell when bytes last moved, come soon.
+        let talk = peer.greet_with(Welcome { lease_ttl_ms: 300, ..WELCOME }).await;
         let ledger = Self::default();
         tokio::spawn(ledger.clone().keep(talk));
         (governor, ledger)
@@ -61,6 +65,9 @@ impl Ledger {
                 if self.0.lock().unwrap().gone.contains(&lease) {
                     talk.say(&Reply::ClientGone { lease }, 0).await;
                 }
+            } else if let Request::Renew { leases } = request {
+                let moving = leases.iter().filter(|renewal| renewal.idle_ms.is_some()).map(|renewal| renewal.lease);
+                self.0.lock().unwrap().moved.extend(moving);
             } else if let Request::Cancel { .. } = request {
                 self.0.lock().unwrap().withdrawn += 1;
             } else if let Request::Release { leases } = request {
@@ -105,6 +112,11 @@ impl Ledger {
     /// Requests withdrawn while they were parked.
     pub(crate) fn withdrawn(&self) -> u32 {
         self.0.lock().unwrap().withdrawn
+    }
+
+    /// Leases of which it is known when their bytes moved.
+    pub(crate) fn moved(&self) -> usize {
+        self.0.lock().unwrap().moved.len()
     }
 
     /// Leases granted and not released.

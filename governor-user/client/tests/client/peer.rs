@@ -24,7 +24,7 @@ use tokio::time::{sleep, timeout};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What every connection is greeted with, unless a test says otherwise.
-const WELCOME: Welcome = Welcome { version: VERSION, session: 5, epoch: 1, lease_ttl_ms: 30_000 };
+pub(crate) const WELCOME: Welcome = Welcome { version: VERSION, session: 5, epoch: 1, lease_ttl_ms: 30_000 };
 
 /// The daemon's end of the socket.
 pub(crate) struct Peer {

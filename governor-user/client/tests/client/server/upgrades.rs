@@ -44,6 +44,16 @@ async fn the_lease_of_a_websocket_lives_until_its_connection_ends() {
 }
 
 #[tokio::test]
+async fn it_is_known_when_the_bytes_of_a_websocket_last_moved() {
+    let gateway = Gateway::start().await;
+    let mut stream = open(&gateway, "echo").await;
+    eventually("a renewal tells", || gateway.ledger.moved() == 1).await;
+    stream.write_all(b"bye").await.unwrap();
+    drop(stream);
+    gateway.settled("echo").await;
+}
+
+#[tokio::test]
 async fn whoever_takes_the_lease_of_a_websocket_ends_it() {
     let gateway = Gateway::start().await;
     let mut stream = open(&gateway, "echo_and_take").await;
