@@ -57,8 +57,9 @@ fn handle(listener: Option<Sock>, child: Sock) -> Result<(), Error> {
     // SAFETY: takes no argument.
     let now = unsafe { bpf_ktime_get_ns() };
     let cookie = match (marker.listener.load(), listener) {
-        (0, Some(listener)) if listener.is_mptcp() => listener.first_subflow_cookie(),
-        (0, Some(listener)) => listener.cookie(),
+        // Not the one in the mark: that may have closed and handed its queue on unseen.
+        (_, Some(listener)) if !listener.is_mptcp() => listener.cookie(),
+        (0, Some(listener)) => listener.first_subflow_cookie(),
         (known, _) => known,
     };
     count(cookie, marker.enqueued_ns.load(), now)?;

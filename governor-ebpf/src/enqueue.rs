@@ -2,6 +2,10 @@
 //! compiler puts the second into the first on most kernels, so that it shows SYN cookies and Fast Open only; where it does
 //! not, both fire for one connection. The mark on the child makes that harmless.
 //!
+//! A connection enters its first queue while its handshake is not quite over, so in `SYN_RECV`. One that is past that, or
+//! whose mark names another listener, was handed on by a listener that closed: it did not arrive. That tells the two apart
+//! also where `inet_reqsk_clone` cannot be attached to.
+//!
 //! The child's lock is held, so no accept has seen it yet, and softirqs are off, so that nothing interrupts.
 
 use crate::connection;
@@ -12,6 +16,7 @@ use crate::{listener, maps};
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use core::ffi::c_void;
 use governor_common::abi::{Direction, Stage};
+use governor_ebpf::transition::state;
 
 /// `child` entered the queue of `sk`; null if it did not.
 #[inline(always)]
@@ -27,18 +32,24 @@ pub(crate) fn handle(sk: *const c_void, child: *const c_void) -> Result<(), Erro
     let cookie = sk.cookie();
     // SAFETY: takes no argument.
     let now = unsafe { bpf_ktime_get_ns() };
+    let mut arrives = child.state() == state::SYN_RECV;
     // Without a mark it counts all the same, and its accept tells no wait.
-    if let Ok(marker) = connection::mark(child, Direction::Inbound, now) {
-        if marker.listener.load() == cookie {
+    if let Ok(marker) = connection::mark(child, Direction::Inbound, if arrives { now } else { 0 }) {
+        let before = marker.listener.load();
+        if before == cookie {
             return Ok(());
         }
+        arrives &= before == 0;
         marker.listener.store(cookie);
-        marker.stage.store(Stage::Queued.to_raw());
+        if arrives {
+            marker.stage.store(Stage::Queued.to_raw());
+        }
     } else {
         maps::count(|stats| &stats.untracked_connections);
     }
     let entry = listener::find(sk, cookie)?;
-    entry.enqueued.add(1);
+    let counter = if arrives { &entry.enqueued } else { &entry.moved };
+    counter.add(1);
     listener::refresh(sk, cookie, entry)
 }
 

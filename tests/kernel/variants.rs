@@ -77,9 +77,11 @@ fn closing_a_member_loses_its_queue_unless_migration_is_on() {
         let mut client = Peer::start(&namespace);
         let port = server.listen_group("127.0.0.1", 100, 2);
         client.connect("127.0.0.1", port, 40);
+        // The kernel's table and the programs' counts are of two moments of a tick.
         let seen = eventually(&plane, "40 queued", |seen| {
             let rows = listeners_in(seen, &namespace);
-            rows.len() == 2 && rows.iter().map(|row| row.depth).sum::<u32>() == 40
+            let counted = rows.iter().all(|row| row.enqueued_total.is_none_or(|count| count == u64::from(row.depth)));
+            rows.len() == 2 && rows.iter().map(|row| row.depth).sum::<u32>() == 40 && counted
         });
         let before = listeners_in(&seen, &namespace);
         server.close_member();

@@ -3,7 +3,9 @@
 //!
 //! Everything that leaves the queue of an open listener leaves it by accept, so `accepted = enqueued − depth` is exact
 //! as long as the count of what came in is. The count must be read *before* the depth: then accepts may be reported a
-//! tick late under load, but never too many, and the total never runs backwards. A listener older than the programs
+//! tick late under load, but never too many, and the total never runs backwards. A queue that holds more than was counted
+//! by then has its count read again *after* the table ([`Ledger::outgrown`]): what arrived lies between the two readings,
+//! and what another listener handed on is told apart, which the depth alone could not. A listener older than the programs
 //! counts from first sight, with what was in its queue then; a [`Note`] of that outlives the daemon if the counts do.
 
 use super::refusals::{Refusals, Watched};
@@ -50,11 +52,10 @@ pub(crate) struct Row {
 pub(crate) struct Counted {
     /// Counting began when it began to listen, not with connections already in its queue.
     pub(crate) from_the_first: bool,
-    /// Connections that entered the queue since counting began.
-    pub(crate) enqueued: u64,
-    /// Connections that entered it from another listener's queue since counting began: no arrivals, but they leave by
-    /// accept too.
-    pub(crate) moved: u64,
+    /// What entered the queue since counting began, read before the table.
+    pub(crate) entered: Entered,
+    /// The same read after the table, where it was.
+    pub(crate) entered_later: Option<Entered>,
     /// Deepest seen at an enqueue.
     pub(crate) depth_peak: u32,
     /// `CLOCK_MONOTONIC` nanoseconds of `listen()`, if that was seen.
@@ -65,6 +66,22 @@ pub(crate) struct Counted {
     pub(crate) note: Option<Note>,
     /// Connections that an accept took out of the queue since counting began; `None` where accepts are not seen.
     pub(crate) accepted: Option<u64>,
+}
+
+/// Connections that entered an accept queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entered {
+    /// Connections that arrived.
+    pub(crate) enqueued: u64,
+    /// Connections that came from another listener's queue: no arrivals, but they leave by accept too.
+    pub(crate) moved: u64,
+}
+
+impl Entered {
+    /// Both, as far as a signed number goes.
+    fn all(self) -> i64 {
+        i64::try_from(self.enqueued.saturating_add(self.moved)).unwrap_or(i64::MAX)
+    }
 }
 
 /// What is known of a listener older than the programs from when it was first seen.
@@ -156,6 +173,22 @@ impl Ledger {
         notes
     }
 
+    /// Cookies of the listeners whose queue holds more than was counted before their table was read, and not yet after it.
+    pub(crate) fn outgrown(&self, netns: u64, rows: &[Row], counted: impl Fn(u64) -> Option<Counted>) -> Vec<u64> {
+        let tracks = self.namespaces.get(&netns);
+        let outgrown = |row: &Row| {
+            let Id::Cookie(cookie) = row.id else { return None };
+            let now = counted(cookie)?;
+            let track = tracks.and_then(|tracks| tracks.get(&row.id));
+            // Counting begins with what is there.
+            let base = track.and_then(|track| track.base).or_else(|| now.base())?;
+            let left = now.accepted.or_else(|| track.map(|track| track.accepted)).unwrap_or(0);
+            let held = i64::try_from(left).unwrap_or(i64::MAX).saturating_add(i64::from(row.depth));
+            (held > now.entered.all().saturating_add(base)).then_some(cookie)
+        };
+        rows.iter().filter_map(outgrown).collect()
+    }
+
     /// Takes in how many packets a namespace has refused altogether, as read at `read_ns`.
     pub(crate) fn note_overflows(&mut self, netns: u64, overflows: u64, read_ns: u64) {
         self.overflows.entry(netns).or_default().now = Some(overflows);
@@ -214,6 +247,13 @@ impl Ledger {
     }
 }
 
+impl Counted {
+    /// What to add to the programs' count, unless that depends on what is in the queue at first sight.
+    fn base(&self) -> Option<i64> {
+        if self.from_the_first { Some(0) } else { self.note.map(|note| note.base) }
+    }
+}
+
 impl Track {
     fn new(row: &Row, sight: Sight, counted: Option<Counted>, quiet: Option<u64>) -> Self {
         let drops_first = match (counted, sight) {
@@ -249,23 +289,12 @@ impl Track {
         self.counted = counted.is_some();
         if let Some(now) = counted {
             let depth = i64::from(row.depth);
-            let in_bpf = i64::try_from(now.enqueued.saturating_add(now.moved)).unwrap_or(i64::MAX);
-            let base = *self.base.get_or_insert(match now {
-                Counted { from_the_first: true, .. } => 0,
-                Counted { note: Some(note), .. } => note.base,
-                Counted { note: None, .. } => depth - in_bpf,
-            });
-            let entered = in_bpf.saturating_add(base);
+            let base = *self.base.get_or_insert(now.base().unwrap_or(depth - now.entered.all()));
+            let entered = now.entered.all().saturating_add(base);
             let left = now.accepted.unwrap_or_else(|| entered.saturating_sub(depth).try_into().unwrap_or(0));
             self.accepted = self.accepted.max(left);
-            let entered = u64::try_from(entered).unwrap_or(0);
-            let arrived = match now.accepted {
-                // What is there and did not come was handed on by another listener, and is no arrival.
-                Some(_) => entered,
-                // Never less than what left and what is there: the table is younger than the count.
-                None => entered.max(self.accepted + u64::from(row.depth)),
-            };
-            self.enqueued = self.enqueued.max(arrived.saturating_sub(now.moved));
+            let arrived = arrived(now, base, self.accepted.saturating_add(row.depth.into()));
+            self.enqueued = self.enqueued.max(arrived);
             self.peak = self.peak.max(now.depth_peak);
         }
         self.peak = self.peak.max(row.depth);
@@ -313,6 +342,15 @@ impl Track {
     }
 }
 
+/// Connections that had arrived when the table was read: what left and what is there, without what was handed on, as far
+/// as the counts before and after the table allow it. What is there and was never counted is no arrival.
+fn arrived(counted: Counted, base: i64, left_and_there: u64) -> u64 {
+    let later = counted.entered_later.unwrap_or(counted.entered);
+    let total = |entered: Entered| entered.enqueued.saturating_add_signed(base);
+    let least = total(counted.entered);
+    left_and_there.saturating_sub(later.moved).clamp(least, total(later).max(least))
+}
+
 /// 0 where the later time is the earlier one: the two were read on different processors.
 fn seconds_between(earlier_ns: u64, later_ns: u64) -> f64 {
     Duration::from_nanos(later_ns.saturating_sub(earlier_ns)).as_secs_f64()
@@ -350,11 +388,15 @@ mod tests {
     }
 
     fn enqueued(enqueued: u64, depth_peak: u32) -> impl Fn(u64) -> Option<Counted> {
-        move |_| Some(Counted { from_the_first: true, enqueued, depth_peak, ..Counted::default() })
+        move |_| Some(Counted { from_the_first: true, entered: came(enqueued, 0), depth_peak, ..Counted::default() })
     }
 
     fn enqueued_late(enqueued: u64, depth_peak: u32) -> impl Fn(u64) -> Option<Counted> {
-        move |_| Some(Counted { enqueued, depth_peak, ..Counted::default() })
+        move |_| Some(Counted { entered: came(enqueued, 0), depth_peak, ..Counted::default() })
+    }
+
+    fn came(enqueued: u64, moved: u64) -> Entered {
+        Entered { enqueued, moved }
     }
 
     fn only(ledger: &Ledger) -> ListenerView {
@@ -393,7 +435,8 @@ mod tests {
         assert_eq!(first.absorb(NETNS, vec![at_first], NOW, enqueued_late(2, 3)), [], "once is enough");
 
         let mut second = Ledger::default();
-        let noted = |_| Some(Counted { enqueued: 9, depth_peak: 5, note: Some(notes[0].1), ..Counted::default() });
+        let note = Some(notes[0].1);
+        let noted = |_| Some(Counted { entered: came(9, 0), depth_peak: 5, note, ..Counted::default() });
         assert_eq!(second.absorb(NETNS, vec![Row { drops: Some(20), ..row(1, 4) }], NOW, noted), []);
         let view = only(&second);
         assert_eq!((view.enqueued_total, view.accepted_total, view.drops_total), (Some(10), Some(6), Some(5)));
@@ -410,21 +453,54 @@ mod tests {
     fn totals_never_run_backwards_while_connections_arrive_between_the_two_reads() {
         let mut ledger = Ledger::default();
         ledger.absorb(NETNS, vec![row(1, 0)], NOW, enqueued(100, 1));
-        // Ten more came in after the count was read and before the table was.
-        ledger.absorb(NETNS, vec![row(1, 10)], NOW, enqueued(100, 1));
+        // Ten more came in after the count was read and before the table was, and three after that.
+        let grown = [row(1, 10)];
+        assert_eq!(ledger.outgrown(NETNS, &grown, enqueued(100, 1)), [1]);
+        let again = |_| enqueued(100, 1)(1).map(|now| Counted { entered_later: Some(came(113, 0)), ..now });
+        ledger.absorb(NETNS, grown.to_vec(), NOW, again);
         let view = only(&ledger);
         assert_eq!((view.accepted_total, view.enqueued_total, view.depth_peak), (Some(100), Some(110), Some(10)));
+        assert_eq!(ledger.outgrown(NETNS, &grown, enqueued(113, 1)), [0; 0], "then nothing is to be read again");
+    }
+
+    #[test]
+    fn what_arrived_shows_with_the_queue_that_it_is_in_where_accepts_are_seen_too() {
+        let now = Counted { from_the_first: true, entered: came(1, 0), accepted: Some(0), ..Counted::default() };
+        let again = Counted { entered_later: Some(came(19, 0)), ..now };
+        let mut ledger = Ledger::default();
+        assert_eq!(
+            ledger.outgrown(NETNS, &[row(1, 19)], |_| Some(now)),
+            [1],
+            "also a listener seen for the first time"
+        );
+        ledger.absorb(NETNS, vec![row(1, 19)], NOW, |_| Some(again));
+        assert_eq!((only(&ledger).enqueued_total, only(&ledger).depth), (Some(19), 19));
+    }
+
+    #[test]
+    fn what_is_handed_on_while_the_table_is_read_did_not_arrive() {
+        for accepted in [None, Some(0)] {
+            let of = |entered, entered_later| {
+                move |_| Some(Counted { from_the_first: true, entered, entered_later, accepted, ..Counted::default() })
+            };
+            let mut ledger = Ledger::default();
+            ledger.absorb(NETNS, vec![row(1, 22)], NOW, of(came(22, 0), None));
+            assert_eq!(ledger.outgrown(NETNS, &[row(1, 40)], of(came(22, 0), None)), [1]);
+            ledger.absorb(NETNS, vec![row(1, 40)], NOW, of(came(22, 0), Some(came(22, 18))));
+            assert_eq!((only(&ledger).enqueued_total, only(&ledger).accepted_total), (Some(22), Some(0)));
+            ledger.absorb(NETNS, vec![row(1, 40)], NOW, of(came(22, 18), None));
+            assert_eq!(only(&ledger).enqueued_total, Some(22));
+        }
     }
 
     #[test]
     fn connections_handed_on_by_another_listener_are_accepted_but_did_not_arrive() {
-        let counted =
-            |enqueued, moved| move |_| Some(Counted { from_the_first: true, enqueued, moved, ..Counted::default() });
+        let counted = |entered| move |_| Some(Counted { from_the_first: true, entered, ..Counted::default() });
         let mut ledger = Ledger::default();
-        ledger.absorb(NETNS, vec![row(1, 21)], NOW, counted(21, 0));
-        ledger.absorb(NETNS, vec![row(1, 40)], NOW, counted(21, 19));
+        ledger.absorb(NETNS, vec![row(1, 21)], NOW, counted(came(21, 0)));
+        ledger.absorb(NETNS, vec![row(1, 40)], NOW, counted(came(21, 19)));
         assert_eq!((only(&ledger).enqueued_total, only(&ledger).accepted_total), (Some(21), Some(0)));
-        ledger.absorb(NETNS, vec![row(1, 0)], NOW, counted(21, 19));
+        ledger.absorb(NETNS, vec![row(1, 0)], NOW, counted(came(21, 19)));
         assert_eq!((only(&ledger).enqueued_total, only(&ledger).accepted_total), (Some(21), Some(40)));
     }
 

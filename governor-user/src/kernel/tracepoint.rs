@@ -13,7 +13,7 @@ pub use super::events::ListenerEvent;
 pub use super::iter::{Audit, Drift, OpenConnections, Scan, ScannedListener, ScannedQueue};
 pub use super::loader::LOG_TARGET;
 
-use super::assemble::Note;
+use super::assemble::{Entered, Note};
 use super::closings::Closings;
 use super::iter;
 use super::loader::{self, Loaded};
@@ -316,6 +316,15 @@ impl Tracepoint {
         reading.lost_events = stats.lost_events;
         reading.untracked = stats.untracked_listeners.saturating_add(stats.untracked_connections);
         Ok(reading)
+    }
+
+    /// What entered the queue of one listener until now; `None` when it has no entry, or enqueues are not seen.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub(super) fn entered(&self, cookie: u64) -> Result<Option<Entered>, ReadError> {
+        let entry = if self.loaded.facts.sees_enqueues { self.loaded.maps.listener(cookie)? } else { None };
+        Ok(entry.map(|state| Entered { enqueued: state.enqueued, moved: state.moved }))
     }
 
     /// Visits every TCP socket of the *calling thread's* network namespace, whose inode number is `netns`: counts the

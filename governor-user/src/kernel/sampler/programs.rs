@@ -3,7 +3,7 @@
 
 use super::Sampler;
 use crate::kernel::{
-    assemble::{Counted, Note},
+    assemble::{Counted, Entered, Note, Row},
     cgroup::Group,
     netstat,
     refusals::Watched,
@@ -45,6 +45,19 @@ impl Sampler {
         }
     }
 
+    /// Counts read again, after the table, of queues that hold more than was counted before it.
+    pub(super) fn read_outgrown(
+        &self,
+        netns: u64,
+        rows: &[Row],
+        counted: &BTreeMap<u64, Counted>,
+    ) -> BTreeMap<u64, Entered> {
+        let Some(tracepoint) = &self.tracepoint else { return BTreeMap::new() };
+        let outgrown = self.ledger.outgrown(netns, rows, |cookie| counted.get(&cookie).copied());
+        // One that cannot be read shows what came a tick late.
+        outgrown.into_iter().filter_map(|cookie| Some((cookie, tracepoint.entered(cookie).ok()??))).collect()
+    }
+
     /// Looks at SYNs while there is reason to, and only then.
     pub(super) fn watch_for_refusals(&mut self, now: Instant) {
         let Some(tracepoint) = &mut self.tracepoint else { return };
@@ -83,8 +96,8 @@ pub(super) fn counted_by_cookie(reading: &Reading, notes: &BTreeMap<u64, Note>) 
     let counted = reading.listeners.iter().filter_map(|listener| {
         let counted = Counted {
             from_the_first: listener.opened_ns.is_some(),
-            enqueued: listener.enqueued?,
-            moved: listener.moved?,
+            entered: Entered { enqueued: listener.enqueued?, moved: listener.moved? },
+            entered_later: None,
             depth_peak: listener.depth_peak?,
             opened_ns: listener.opened_ns,
             refused: Watched {

@@ -104,10 +104,15 @@ impl Sampler {
         let ports: Vec<u16> = self.scratch.iter().map(|row| row.port).collect();
         let mut rows: Vec<Row> = self.scratch.drain(..).map(listener_row).collect();
         let taken_ns = monotonic_ns();
+        let again = self.read_outgrown(netns, &rows, counted);
+        let counted = |cookie| {
+            let now = *counted.get(&cookie)?;
+            Some(Counted { entered_later: again.get(&cookie).copied(), ..now })
+        };
         if !self.look_into_queues(netns, &mut rows)? {
             self.count_abandoned(netns, &mut diag, &mut rows, now)?;
         }
-        for (cookie, note) in self.ledger.absorb(netns, rows, taken_ns, |cookie| counted.get(&cookie).copied()) {
+        for (cookie, note) in self.ledger.absorb(netns, rows, taken_ns, counted) {
             if let Some(tracepoint) = &mut self.tracepoint {
                 tracepoint.note(cookie, note);
             }
