@@ -6,6 +6,7 @@
 //! have twins; the stage in the mark makes an accept count once.
 
 use crate::atomic::Cell;
+use crate::cells::MarkerCell;
 use crate::error::Error;
 use crate::sock::Sock;
 use crate::{connection, maps};
@@ -13,6 +14,7 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use core::ffi::c_void;
 use core::hint::black_box;
 use governor_common::abi::{Direction, Longest, Stage, bucket_of};
+use governor_ebpf::transition::abandoned;
 
 /// Attempts to raise the longest wait. Each failed one means that another CPU raised it.
 const LONGEST_ATTEMPTS: usize = 16;
@@ -56,22 +58,39 @@ fn handle(listener: Option<Sock>, child: Sock) -> Result<(), Error> {
     marker.stage.store(Stage::Accepted.to_raw());
     // SAFETY: takes no argument.
     let now = unsafe { bpf_ktime_get_ns() };
-    let cookie = match (marker.listener.load(), listener) {
-        // Not the one in the mark: that may have closed and handed its queue on unseen.
-        (_, Some(listener)) if !listener.is_mptcp() => listener.cookie(),
-        (0, Some(listener)) => listener.first_subflow_cookie(),
-        (known, _) => known,
-    };
-    count(cookie, marker.enqueued_ns.load(), now)?;
-    // Its first subflow is the connection that is open.
+    let [cookie, enqueued_ns] = origin(listener, child, marker);
+    // Its first subflow is the connection that is open, and the one that can be gone.
+    let is_gone = !mptcp && abandoned(child.state()) != 0;
+    count(cookie, is_gone, enqueued_ns, now)?;
     if mptcp { Ok(()) } else { connection::accept(child, marker) }
+}
+
+/// Cookie of the listener in whose queue the connection was, and when it entered; 0 for what is not known.
+#[inline(always)]
+fn origin(listener: Option<Sock>, child: Sock, marker: &MarkerCell) -> [u64; 2] {
+    let of_mark = [marker.listener.load(), marker.enqueued_ns.load()];
+    match listener {
+        // Not the one in the mark: that may have closed and handed its queue on unseen.
+        Some(listener) if !listener.is_mptcp() => return [listener.cookie(), of_mark[1]],
+        Some(_) | None if of_mark[0] != 0 => return of_mark,
+        Some(_) | None => {}
+    }
+    if child.is_mptcp()
+        && let Some(of_subflow) = maps::take_subflow(child.first_subflow_cookie())
+    {
+        return of_subflow;
+    }
+    [listener.map_or(0, Sock::first_subflow_cookie), 0]
 }
 
 /// Counts the accept on its listener, and its wait if it is known since when.
 #[inline(always)]
-fn count(cookie: u64, enqueued_ns: u64, now: u64) -> Result<(), Error> {
+fn count(cookie: u64, is_gone: bool, enqueued_ns: u64, now: u64) -> Result<(), Error> {
     let Some(entry) = maps::listener(cookie) else { return Ok(()) };
     entry.accepted.add(1);
+    if is_gone {
+        entry.abandoned.add(1);
+    }
     if enqueued_ns == 0 {
         return Ok(());
     }

@@ -13,6 +13,7 @@ pub(crate) struct ListenerCell {
     pub(crate) enqueued: Cell<u64>,
     pub(crate) moved: Cell<u64>,
     pub(crate) accepted: Cell<u64>,
+    pub(crate) abandoned: Cell<u64>,
     pub(crate) overflow_syn: Cell<u64>,
     pub(crate) overflow_ack: Cell<u64>,
     pub(crate) lost: Cell<u64>,
@@ -50,6 +51,7 @@ impl ListenerCell {
             enqueued: self.enqueued.load(),
             moved: self.moved.load(),
             accepted: self.accepted.load(),
+            abandoned: self.abandoned.load(),
             overflow_syn: self.overflow_syn.load(),
             overflow_ack: self.overflow_ack.load(),
             lost: self.lost.load(),
@@ -125,7 +127,7 @@ macro_rules! same_layout {
 }
 
 same_layout!(ListenerCell, ListenerState:
-    opened_ns, closed_ns, enqueued, moved, accepted, overflow_syn, overflow_ack, lost, head_ns, owner_cgroup, address, netns, depth, peak, backlog, port, family);
+    opened_ns, closed_ns, enqueued, moved, accepted, abandoned, overflow_syn, overflow_ack, lost, head_ns, owner_cgroup, address, netns, depth, peak, backlog, port, family);
 same_layout!(CgroupCell, CgroupState: inbound_opened, inbound_closed, outbound_opened, outbound_closed);
 same_layout!(StatsCell, GlobalStats: lost_events, untracked_listeners, untracked_connections, seeded, contended, handed_on);
 same_layout!(MarkerCell, Marker: cgroup, enqueued_ns, listener, counted, direction, stage);

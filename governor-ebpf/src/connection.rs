@@ -8,7 +8,8 @@
 //!   outbound   counted at its establishment, under the socket's creator
 //! ```
 //!
-//! A subflow of Multipath TCP is not what accept hands over, so it counts as where accepts are not seen.
+//! A subflow of Multipath TCP is not what accept hands over, so it counts as where accepts are not seen; the first one
+//! leaves word of its wait for the accept.
 //!
 //! What counts from its establishment has a quick mark, see `quick`; the rest, and what finds no place there, has a mark in
 //! socket storage. No connection has both, but for one that was established before the loader had found out that accepts
@@ -47,8 +48,15 @@ pub(crate) fn open(sk: Sock, direction: Direction, entered_ns: u64) -> Result<()
         return Ok(());
     }
     let marker = mark(sk, direction, entered_ns)?;
-    if is_inbound(marker) && maps::counts_at_accept() && is_queued(marker) && !sk.is_subflow() {
-        return Ok(());
+    if is_inbound(marker) && maps::counts_at_accept() && is_queued(marker) {
+        if !sk.is_subflow() {
+            return Ok(());
+        }
+        // A subflow that joins others enters no queue.
+        let listener = marker.listener.load();
+        if listener != 0 {
+            maps::note_subflow(sk.cookie(), listener, marker.enqueued_ns.load());
+        }
     }
     count(sk, marker)
 }

@@ -18,6 +18,7 @@ pub(crate) fn describe(sk: Sock, opened_ns: u64) -> ListenerState {
         enqueued: 0,
         moved: 0,
         accepted: 0,
+        abandoned: 0,
         overflow_syn: 0,
         overflow_ack: 0,
         lost: 0,

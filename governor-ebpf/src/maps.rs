@@ -43,6 +43,11 @@ static STATS: Array<GlobalStats, 1> = Array::new();
 #[btf_map]
 static HANDED_ON: LruHashMap<ListenPort, u64, 1024> = LruHashMap::new();
 
+/// First subflows of Multipath TCP that wait for their accept, by their cookie: the listener's cookie and when they
+/// entered its queue. Accept hands over another socket, which has no mark. Those that nobody accepts make room.
+#[btf_map]
+static SUBFLOWS: LruHashMap<u64, [u64; 2], 4096> = LruHashMap::new();
+
 /// The cookie of the listener whose enqueue was counted last on this CPU, until the twin has read it.
 #[btf_map]
 static WORDS: PerCpuArray<u64, 1> = PerCpuArray::new();
@@ -290,6 +295,22 @@ fn take_place(place: u32, cookie: u64) -> bool {
 #[inline(always)]
 pub(crate) fn tell_closed(cookie: u64) -> Result<(), Error> {
     CLOSED.output(cookie, u64::from(BPF_RB_NO_WAKEUP)).map_err(|_| Error::EventLost)
+}
+
+/// Remembers where and since when the first subflow of a Multipath TCP connection waits.
+#[inline(always)]
+pub(crate) fn note_subflow(cookie: u64, listener: u64, enqueued_ns: u64) {
+    // Without it its accept tells no wait.
+    let _unknown = SUBFLOWS.insert(cookie, [listener, enqueued_ns], u64::from(BPF_ANY));
+}
+
+/// What [`note_subflow`] remembered, once.
+#[inline(always)]
+pub(crate) fn take_subflow(cookie: u64) -> Option<[u64; 2]> {
+    // SAFETY: as in `listener`; nobody writes an entry twice.
+    let known = SUBFLOWS.get_ptr(cookie).map(|value| unsafe { value.read_volatile() })?;
+    let _gone = SUBFLOWS.remove(cookie);
+    Some(known)
 }
 
 /// The mark on a socket.

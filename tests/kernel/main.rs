@@ -14,6 +14,7 @@ mod report;
 mod restart;
 mod scale;
 mod sojourn;
+mod storm;
 mod styles;
 mod surroundings;
 mod tiers;

@@ -1,9 +1,9 @@
 //! Listeners that are not one plain socket, and queues whose clients are gone.
 
-use crate::world::{eventually, listener, listeners_in, namespace, open_in, plane, tiers};
+use crate::world::{eventually, listener, listeners_in, namespace, open_in, plane, sees, tiers};
 use governor_user::kernel::{
     groups::groups,
-    view::{FindingKind, HookEvent, Observation, Protocol, Tier},
+    view::{FindingKind, HookEvent, ListenerView, Protocol, Tier},
 };
 use support::{cgroup::Cgroup, nstat, peer::Peer, ss};
 
@@ -36,9 +36,17 @@ fn dead_connections_keep_their_place_and_are_named() {
         }
         // The two that stayed came first; accept of a dead one still works.
         server.accept(port, 4);
-        eventually(&plane, "3 of 3 gone", |seen| {
+        let seen = eventually(&plane, "3 of 3 gone", |seen| {
             listener(seen, &namespace, port).is_some_and(|row| row.depth == 3 && row.abandoned == Some(3))
         });
+        if sees(&seen, HookEvent::Accept) {
+            eventually(&plane, "2 of the 4 accepted were gone", |seen| {
+                listener(seen, &namespace, port)
+                    .is_some_and(|row| (row.accepted_total, row.abandoned_total) == (Some(4), Some(2)))
+            });
+        } else {
+            assert_eq!(listener(&seen, &namespace, port).unwrap().abandoned_total, None);
+        }
     }
 }
 
@@ -80,7 +88,8 @@ fn closing_a_member_loses_its_queue_unless_migration_is_on() {
         // The kernel's table and the programs' counts are of two moments of a tick.
         let seen = eventually(&plane, "40 queued", |seen| {
             let rows = listeners_in(seen, &namespace);
-            let counted = rows.iter().all(|row| row.enqueued_total.is_none_or(|count| count == u64::from(row.depth)));
+            let all = |row: &ListenerView| row.enqueued_total == Some(row.depth.into());
+            let counted = !sees(seen, HookEvent::Enqueue) || rows.iter().all(all);
             rows.len() == 2 && rows.iter().map(|row| row.depth).sum::<u32>() == 40 && counted
         });
         let before = listeners_in(&seen, &namespace);
@@ -95,9 +104,18 @@ fn closing_a_member_loses_its_queue_unless_migration_is_on() {
         let expected = if migrate == "1" { 40 } else { survivor.depth };
         assert_eq!(left.depth, expected, "tcp_migrate_req={migrate}");
         assert_eq!(left.accepted_total, survivor.accepted_total.map(|_| 0), "nothing was accepted");
-        if tier >= Tier::Tracepoint && migrate == "1" && sees_enqueues(&seen) {
+        if tier >= Tier::Tracepoint && migrate == "1" && sees(&seen, HookEvent::Enqueue) {
             assert_eq!(left.enqueued_total, survivor.enqueued_total, "nothing arrived");
             assert!(left.oldest_queued_seconds >= survivor.oldest_queued_seconds, "what is handed on keeps its age");
+            server.accept_of_member(40);
+            let seen = eventually(&plane, "40 accepted", |seen| {
+                listeners_in(seen, &namespace).iter().all(|row| row.accepted_total == Some(40) && row.depth == 0)
+            });
+            let left = listeners_in(&seen, &namespace).remove(0);
+            assert_eq!(left.enqueued_total, survivor.enqueued_total, "nothing arrived");
+            if sees(&seen, HookEvent::Accept) {
+                assert_eq!(left.sojourn.map(|sojourn| sojourn.count), Some(40), "each has one wait, over both queues");
+            }
         }
     }
 }
@@ -119,7 +137,7 @@ fn fast_open_connections_are_in_the_queue_before_they_are_established() {
             listener(seen, &namespace, port).is_some_and(|row| row.depth == 6 && row.is_full() == Some(true))
         });
         assert_eq!(nstat::counters(&namespace, &["TcpExtTCPFastOpenPassive"]), [6]);
-        if tier >= Tier::Tracepoint && sees_enqueues(&seen) {
+        if tier >= Tier::Tracepoint && sees(&seen, HookEvent::Enqueue) {
             eventually(&plane, "6 entered", |seen| {
                 listener(seen, &namespace, port).is_some_and(|row| row.enqueued_total == Some(6))
             });
@@ -153,7 +171,7 @@ fn deferred_connections_are_in_no_queue_before_they_say_something() {
         let seen = eventually(&plane, "the one that spoke", |seen| {
             listener(seen, &namespace, port).is_some_and(|row| row.depth == 1 && row.abandoned == Some(0))
         });
-        if tier >= Tier::Tracepoint && sees_enqueues(&seen) {
+        if tier >= Tier::Tracepoint && sees(&seen, HookEvent::Enqueue) {
             // The kernel's table and the programs' counts are of two moments of a tick.
             let seen = eventually(&plane, "one that entered", |seen| {
                 listener(seen, &namespace, port)
@@ -187,7 +205,7 @@ fn connections_by_syn_cookie_enter_the_queue_like_any_other() {
         let seen =
             eventually(&plane, "10 queued", |seen| listener(seen, &namespace, port).is_some_and(|row| row.depth == 10));
         assert_eq!(nstat::counters(&namespace, &["TcpExtSyncookiesRecv"]), [10]);
-        if tier >= Tier::Tracepoint && sees_enqueues(&seen) {
+        if tier >= Tier::Tracepoint && sees(&seen, HookEvent::Enqueue) {
             let row = listener(&seen, &namespace, port).unwrap();
             assert_eq!((row.enqueued_total, row.depth_peak), (Some(10), Some(10)));
         }
@@ -218,6 +236,18 @@ fn an_mptcp_listener_is_listed_once_and_named() {
         let rows = listeners_in(&seen, &namespace);
         assert_eq!(rows.len(), 1);
         assert_eq!((rows[0].protocol, rows[0].backlog), (Protocol::Mptcp, Some(5)));
+
+        // One that speaks Multipath TCP, too: accept hands over another socket than the one that was queued.
+        client.connect_mptcp("127.0.0.1", port, 1);
+        server.accept(port, 3);
+        if tier >= Tier::Tracepoint && sees(&seen, HookEvent::Enqueue) {
+            eventually(&plane, "3 accepted, each with its wait", |seen| {
+                listener(seen, &namespace, port).is_some_and(|row| {
+                    let waits = row.sojourn.map(|sojourn| sojourn.count);
+                    row.accepted_total == Some(3) && waits.is_none_or(|waits| waits == 3)
+                })
+            });
+        }
     }
 }
 
@@ -233,8 +263,4 @@ fn backlog_nought_holds_one() {
         eventually(&plane, "one queued", |seen| listener(seen, &namespace, port).is_some_and(|row| row.depth == 1));
     let group = groups(&listeners_in(&seen, &namespace)).remove(0);
     assert_eq!((group.full, group.backlog), (Some(1), Some(0)));
-}
-
-fn sees_enqueues(seen: &Observation) -> bool {
-    seen.hooks.iter().any(|hook| hook.event == Some(HookEvent::Enqueue) && hook.active)
 }

@@ -132,6 +132,16 @@ impl Peer {
         self.order("close member");
     }
 
+    /// Accepts `count` connections on the oldest member of the groups.
+    pub fn accept_of_member(&mut self, count: u32) {
+        assert_eq!(self.order(&format!("accept-member {count}")), count);
+    }
+
+    /// As [`Self::connect`], by Multipath TCP.
+    pub fn connect_mptcp(&mut self, address: &str, port: u16, count: u32) {
+        assert_eq!(self.order(&format!("connect-mptcp {address} {port} {count}")), count);
+    }
+
     /// Opens `count` connections, each waiting for the handshake; how many worked.
     pub fn connect(&mut self, address: &str, port: u16, count: u32) -> u32 {
         self.order(&format!("connect {address} {port} {count}"))

@@ -193,6 +193,22 @@ impl Sockets {
                 let target = SocketAddr::new(address.parse()?, port.parse()?);
                 serve::load(target, per_second.parse()?, Duration::from_secs(seconds.parse()?))
             }
+            ["accept-member", count] => {
+                let member = self.members.first().ok_or("no member")?;
+                for _ in 0..count.parse::<usize>()? {
+                    self.connections.push(accept(member)?);
+                }
+                Ok(count.parse()?)
+            }
+            ["connect-mptcp", address, port, count] => {
+                let target = SocketAddr::new(address.parse()?, port.parse()?);
+                for _ in 0..count.parse::<usize>()? {
+                    let socket = socket_of(target.ip(), ipproto::MPTCP)?;
+                    connect(&socket, &target)?;
+                    self.connections.push(socket);
+                }
+                Ok(count.parse()?)
+            }
             ["starve", port, count] => self.starve(port.parse()?, count.parse()?),
             ["reset", "connections"] => {
                 for connection in &self.connections {

@@ -67,4 +67,4 @@ impl EventKind {
     }
 }
 
-super::plain!(Event, 160);
+super::plain!(Event, 168);

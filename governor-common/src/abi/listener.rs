@@ -24,6 +24,8 @@ pub struct ListenerState {
     pub moved: u64,
     /// Connections that an accept took out of the queue; stays 0 where accepts are not seen.
     pub accepted: u64,
+    /// Of those, connections whose client had closed or reset them by then; Multipath TCP's are not looked at.
+    pub abandoned: u64,
     /// SYNs refused because the queue was full; stays 0 where that is not seen.
     pub overflow_syn: u64,
     /// Handshakes refused at their last packet because the queue was full; stays 0 where that is not seen.
@@ -53,4 +55,4 @@ pub struct ListenerState {
     pub _pad: u32,
 }
 
-super::plain!(ListenerState, 128);
+super::plain!(ListenerState, 136);

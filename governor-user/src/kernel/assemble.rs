@@ -66,6 +66,8 @@ pub(crate) struct Counted {
     pub(crate) note: Option<Note>,
     /// Connections that an accept took out of the queue since counting began; `None` where accepts are not seen.
     pub(crate) accepted: Option<u64>,
+    /// Of those, connections whose client had gone by then; `None` as above.
+    pub(crate) abandoned: Option<u64>,
 }
 
 /// Connections that entered an accept queue.
@@ -116,6 +118,7 @@ struct Track {
     enqueued: u64,
     peak: u32,
     accepted: u64,
+    abandoned: Option<u64>,
     refusals: Refusals,
     missing: u8,
 }
@@ -173,12 +176,13 @@ impl Ledger {
         notes
     }
 
-    /// Cookies of the listeners whose queue holds more than was counted before their table was read, and not yet after it.
+    /// Cookies of the listeners whose queue holds more than was counted before their table was read, or of which nothing was
+    /// counted.
     pub(crate) fn outgrown(&self, netns: u64, rows: &[Row], counted: impl Fn(u64) -> Option<Counted>) -> Vec<u64> {
         let tracks = self.namespaces.get(&netns);
         let outgrown = |row: &Row| {
             let Id::Cookie(cookie) = row.id else { return None };
-            let now = counted(cookie)?;
+            let Some(now) = counted(cookie) else { return Some(cookie) };
             let track = tracks.and_then(|tracks| tracks.get(&row.id));
             // Counting begins with what is there.
             let base = track.and_then(|track| track.base).or_else(|| now.base())?;
@@ -272,6 +276,7 @@ impl Track {
             enqueued: 0,
             peak: 0,
             accepted: 0,
+            abandoned: None,
             refusals: Refusals::new(counted.and_then(|counted| counted.opened_ns), quiet),
             missing: 0,
         }
@@ -289,13 +294,14 @@ impl Track {
         self.counted = counted.is_some();
         if let Some(now) = counted {
             let depth = i64::from(row.depth);
-            let base = *self.base.get_or_insert(now.base().unwrap_or(depth - now.entered.all()));
+            let base = *self.base.get_or_insert_with(|| now.base().unwrap_or_else(|| depth - now.entered.all()));
             let entered = now.entered.all().saturating_add(base);
             let left = now.accepted.unwrap_or_else(|| entered.saturating_sub(depth).try_into().unwrap_or(0));
             self.accepted = self.accepted.max(left);
             let arrived = arrived(now, base, self.accepted.saturating_add(row.depth.into()));
             self.enqueued = self.enqueued.max(arrived);
             self.peak = self.peak.max(now.depth_peak);
+            self.abandoned = now.abandoned;
         }
         self.peak = self.peak.max(row.depth);
         self.row = row;
@@ -327,6 +333,7 @@ impl Track {
             depth_peak: self.counted.then_some(self.peak),
             enqueued_total: self.counted.then_some(self.enqueued),
             accepted_total: self.counted.then_some(self.accepted),
+            abandoned_total: self.abandoned.filter(|_| self.counted),
             overflows_total: self.refusals.total(),
             overflows_since_seconds: self.refusals.exact_since().map(|since| seconds_between(since, now_ns)),
             overflow_syn_total: self.refusals.syn(),

@@ -73,6 +73,7 @@ mod tests {
             enqueued: None,
             moved: None,
             accepted: None,
+            abandoned: None,
             overflow_syn: None,
             overflow_ack: None,
             lost,

@@ -66,10 +66,27 @@ pub(super) struct Ladder {
     pub(super) ways: &'static [Way],
 }
 
-/// Every event that has a ladder.
+/// Every event with ways that are climbed.
 pub(super) const ALL: [Ladder; 4] = [ENQUEUE, ACCEPT, OVERFLOW_SYN, OVERFLOW_ACK];
 
+/// What else only programs give, each by its one way; nothing polls it where they do not work.
+pub(super) const ONLY_BY_PROGRAMS: [Ladder; 2] = [SCAN, QUEUE_AGE];
+
 impl Ladder {
+    /// The outcome of its one way, which is not climbed.
+    pub(super) fn only(&self, attached: &Result<(), String>, note: &str) -> HookView {
+        match attached {
+            Ok(()) => {
+                let mut view = self.unusable("");
+                view.active = true;
+                note.clone_into(&mut view.note);
+                view.candidates.iter_mut().for_each(|candidate| candidate.fires = true);
+                view
+            }
+            Err(reason) => self.unusable(reason),
+        }
+    }
+
     /// Where no program can be used at all, for one reason.
     pub(super) fn unusable(&self, reason: &str) -> HookView {
         let candidate = |way: &Way| HookCandidate {
@@ -105,6 +122,34 @@ const fn tracepoint(program: &'static str, target: &'static str) -> Part {
 const fn probe(program: &'static str, target: &'static str) -> Part {
     Part { program, kind: Kind::Probe, target, arguments: None, optional: false }
 }
+
+const fn only_way(hook: &'static str) -> Way {
+    Way { hook, tier: Tier::Tracepoint, parts: &[], note: "" }
+}
+
+/// Listeners that open and close, and connections per cgroup.
+pub(super) const CONNECTIONS: Ladder = Ladder {
+    event: HookEvent::Connections,
+    purpose: "listeners, connections",
+    lost_without: "listeners that opened and closed between ticks, connections per cgroup",
+    ways: &[only_way("tp_btf/inet_sock_set_state")],
+};
+
+/// Sockets that are older than the programs, and audits.
+pub(super) const SCAN: Ladder = Ladder {
+    event: HookEvent::Scan,
+    purpose: "seeding, audit",
+    lost_without: "connections that were open before, drift",
+    ways: &[only_way("iter/tcp")],
+};
+
+/// Walks over the accept queues.
+pub(super) const QUEUE_AGE: Ladder = Ladder {
+    event: HookEvent::QueueAge,
+    purpose: "queue age, abandoned",
+    lost_without: "age of the oldest queued connection, and those that their client reset",
+    ways: &[only_way("iter/tcp scan_queues")],
+};
 
 /// Connections that enter an accept queue.
 pub(super) const ENQUEUE: Ladder = Ladder {
@@ -147,7 +192,7 @@ pub(super) const ACCEPT: Ladder = Ladder {
             hook: "fentry/security_sock_graft",
             tier: Tier::Trampoline,
             parts: &[entry("accept_graft", "security_sock_graft"), entry("accept_graft_twin", "security_sock_graft")],
-            note: "Multipath TCP accepts count for no listener",
+            note: "",
         },
         Way {
             hook: "fexit/inet_csk_accept",

@@ -8,7 +8,7 @@ use super::overflow_hooks::{self, now_ns};
 use super::pin::{Links, Programs};
 use super::selftest::{self, Expected, SelfTestError};
 use super::tracepoint::Options;
-use super::view::{HookCandidate, HookEvent, HookView, Tier};
+use super::view::{HookView, Tier};
 use aya::programs::{BtfTracePoint, Iter, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use aya_log::EbpfLogger;
@@ -137,21 +137,9 @@ pub(super) fn load(options: &Options, made: impl FnOnce(&Ebpf)) -> Result<Loaded
     let queues = obstacles.queues.map_or(Ok(()), Err);
     let queues = queues.and_then(|()| overflow_hooks::load_queue_scan(&mut object, &btf));
     let mut hooks = vec![
-        hook(
-            (HookEvent::Connections, "listeners, connections"),
-            "tp_btf/inet_sock_set_state",
-            &states,
-            no_cgroups.as_deref().unwrap_or(""),
-            "listeners that opened and closed between ticks, connections per cgroup",
-        ),
-        hook((HookEvent::Scan, "seeding, audit"), "iter/tcp", &scans, "", "connections that were open before, drift"),
-        hook(
-            (HookEvent::QueueAge, "queue age, abandoned"),
-            "iter/tcp scan_queues",
-            &queues,
-            "",
-            "age of the oldest queued connection",
-        ),
+        ladder::CONNECTIONS.only(&states, no_cgroups.as_deref().unwrap_or("")),
+        ladder::SCAN.only(&scans, ""),
+        ladder::QUEUE_AGE.only(&queues, ""),
     ];
     states.map_err(|reason| LoadError::Program { hook: "tp_btf/inet_sock_set_state", reason })?;
 
@@ -283,30 +271,6 @@ fn load_iterator(object: &mut Ebpf, btf: &Btf) -> Result<(), String> {
     let program = object.program_mut("scan_tcp").ok_or_else(|| "the object has no such program".to_owned())?;
     let program: &mut Iter = program.try_into().map_err(|error| one_line(&error))?;
     program.load("tcp", btf).map_err(|error| one_line(&error))
-}
-
-fn hook(
-    (event, purpose): (HookEvent, &str),
-    hook: &str,
-    result: &Result<(), String>,
-    note: &str,
-    lost_without: &str,
-) -> HookView {
-    let candidate = HookCandidate {
-        hook: hook.to_owned(),
-        tier: Tier::Tracepoint,
-        fires: result.is_ok(),
-        reason: result.as_ref().err().cloned().unwrap_or_default(),
-    };
-    HookView {
-        event: Some(event),
-        purpose: purpose.to_owned(),
-        hook: hook.to_owned(),
-        active: result.is_ok(),
-        note: result.as_ref().err().map_or(note, String::as_str).to_owned(),
-        candidates: vec![candidate],
-        lost_without: lost_without.to_owned(),
-    }
 }
 
 /// What the kernel said, without the verifier's pages: their last line is the objection.

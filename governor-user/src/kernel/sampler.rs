@@ -28,6 +28,7 @@ use super::{
     waits::Waits,
     walk::Walker,
 };
+use programs::Counts;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -182,10 +183,9 @@ impl Sampler {
         // Before the tables: see `assemble`.
         let reading = self.read();
         self.take_waits(reading.as_ref(), now);
-        let counted =
-            reading.as_ref().map(|reading| programs::counted_by_cookie(reading, &self.notes)).unwrap_or_default();
+        let counts = reading.as_ref().map(|reading| Counts::new(reading, &self.notes)).unwrap_or_default();
         for netns in self.namespaces.turn(MOST_PER_TICK) {
-            self.look_at(netns, now, &counted)?;
+            self.look_at(netns, now, &counts)?;
         }
         self.watch_for_refusals(now);
         if self.reconciler.begin(now) {

@@ -53,7 +53,8 @@ pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
         }
     }
     if tracepoint.is_none() {
-        hooks.extend(ladder::ALL.iter().map(|ladder| ladder.unusable(&unusable)));
+        let lost = ladder::ALL.iter().chain(&ladder::ONLY_BY_PROGRAMS);
+        hooks.extend(lost.map(|ladder| ladder.unusable(&unusable)));
     }
     let mut tier = None;
     if from >= Tier::Netlink {
@@ -77,8 +78,10 @@ pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
         },
     };
     hooks.push(table_hook(tier));
-    if tier == Tier::Netlink {
-        hooks.push(polled_connections());
+    match tier {
+        Tier::Netlink => hooks.push(polled_connections()),
+        Tier::Procfs => hooks.push(ladder::CONNECTIONS.unusable(reasons.last().map_or(&*unusable, String::as_str))),
+        Tier::Tracepoint | Tier::Trampoline => {}
     }
     if let Some(required) = options.require
         && tier < required

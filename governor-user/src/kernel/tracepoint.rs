@@ -13,7 +13,7 @@ pub use super::events::ListenerEvent;
 pub use super::iter::{Audit, Drift, OpenConnections, Scan, ScannedListener, ScannedQueue};
 pub use super::loader::LOG_TARGET;
 
-use super::assemble::{Entered, Note};
+use super::assemble::Note;
 use super::closings::Closings;
 use super::iter;
 use super::loader::{self, Loaded};
@@ -179,6 +179,8 @@ pub struct ListenerReading {
     pub moved: Option<u64>,
     /// Connections that an accept took out of it since it was first seen; `None` where accepts are not seen.
     pub accepted: Option<u64>,
+    /// Of those, connections whose client had gone by then; `None` as above.
+    pub abandoned: Option<u64>,
     /// SYNs refused because the queue was full, since it was first seen; `None` where that is not seen.
     pub overflow_syn: Option<u64>,
     /// Handshakes refused at their last packet because the queue was full; `None` where that is not seen.
@@ -277,7 +279,7 @@ impl Tracepoint {
         if let Some(log) = &mut self.loaded.log {
             log.flush();
         }
-        let sees = Sees { enqueues: self.loaded.facts.sees_enqueues, accepts: self.loaded.facts.sees_accepts };
+        let sees = self.sees();
         let all_syns = self.loaded.facts.syns_since_ns;
         let mut reading = Reading {
             syns_since_ns: all_syns.or_else(|| self.syn_watch.as_ref().map(|watch| watch.since_ns)),
@@ -318,13 +320,17 @@ impl Tracepoint {
         Ok(reading)
     }
 
-    /// What entered the queue of one listener until now; `None` when it has no entry, or enqueues are not seen.
+    /// What the programs saw of one listener until now, without its waits; `None` when it has no entry.
     ///
     /// # Errors
     /// When the map cannot be read.
-    pub(super) fn entered(&self, cookie: u64) -> Result<Option<Entered>, ReadError> {
-        let entry = if self.loaded.facts.sees_enqueues { self.loaded.maps.listener(cookie)? } else { None };
-        Ok(entry.map(|state| Entered { enqueued: state.enqueued, moved: state.moved }))
+    pub(super) fn read_listener(&self, cookie: u64) -> Result<Option<ListenerReading>, ReadError> {
+        let state = self.loaded.maps.listener(cookie)?;
+        Ok(state.and_then(|state| ListenerReading::new(cookie, &state, self.sees())))
+    }
+
+    fn sees(&self) -> Sees {
+        Sees { enqueues: self.loaded.facts.sees_enqueues, accepts: self.loaded.facts.sees_accepts }
     }
 
     /// Visits every TCP socket of the *calling thread's* network namespace, whose inode number is `netns`: counts the
@@ -490,6 +496,7 @@ impl ListenerReading {
             enqueued: sees.enqueues.then_some(state.enqueued),
             moved: sees.enqueues.then_some(state.moved),
             accepted: sees.accepts.then_some(state.accepted),
+            abandoned: sees.accepts.then_some(state.abandoned),
             overflow_syn: Some(state.overflow_syn),
             overflow_ack: Some(state.overflow_ack),
             lost: Some(state.lost),

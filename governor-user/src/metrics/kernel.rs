@@ -51,6 +51,11 @@ fn listeners(page: &mut Page, shown: &[ListenerView]) {
     page.counter("listener_enqueued", "Connections that entered the accept queue", counter(&|row| row.enqueued_total));
     page.counter("listener_accepted", "Connections that left it by accept", counter(&|row| row.accepted_total));
     page.counter(
+        "listener_abandoned_accepted",
+        "Connections that an accept returned after the client had closed or reset them",
+        counter(&|row| row.abandoned_total),
+    );
+    page.counter(
         "listener_overflows",
         "Packets refused because the accept queue was full, by stage of the handshake; one client may count several times",
         shown.iter().flat_map(overflows).collect(),

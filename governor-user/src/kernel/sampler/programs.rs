@@ -8,7 +8,7 @@ use crate::kernel::{
     netstat,
     refusals::Watched,
     tier,
-    tracepoint::Reading,
+    tracepoint::{ListenerReading, Reading},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,17 +45,24 @@ impl Sampler {
         }
     }
 
-    /// Counts read again, after the table, of queues that hold more than was counted before it.
-    pub(super) fn read_outgrown(
-        &self,
-        netns: u64,
-        rows: &[Row],
-        counted: &BTreeMap<u64, Counted>,
-    ) -> BTreeMap<u64, Entered> {
+    /// Reads again, after the table, what was counted for queues that hold more than it explains, and for listeners that
+    /// are younger than the first reading. One that cannot be read shows what came a tick late.
+    pub(super) fn read_again(&self, netns: u64, rows: &[Row], counts: &Counts) -> BTreeMap<u64, Counted> {
         let Some(tracepoint) = &self.tracepoint else { return BTreeMap::new() };
-        let outgrown = self.ledger.outgrown(netns, rows, |cookie| counted.get(&cookie).copied());
-        // One that cannot be read shows what came a tick late.
-        outgrown.into_iter().filter_map(|cookie| Some((cookie, tracepoint.entered(cookie).ok()??))).collect()
+        let again = |cookie| {
+            let now = tracepoint.read_listener(cookie).ok()??;
+            let entered_later = Some(Entered { enqueued: now.enqueued?, moved: now.moved? });
+            let before = match counts.by_cookie.get(&cookie) {
+                Some(before) => *before,
+                // It was not there, so nothing had entered it.
+                None if now.opened_ns.is_some() => {
+                    Counted { entered: Entered::default(), ..counted(&now, counts.since, &self.notes)? }
+                }
+                None => return None,
+            };
+            Some((cookie, Counted { entered_later, ..before }))
+        };
+        self.ledger.outgrown(netns, rows, |cookie| counts.of(cookie)).into_iter().filter_map(again).collect()
     }
 
     /// Looks at SYNs while there is reason to, and only then.
@@ -92,24 +99,50 @@ impl Sampler {
     }
 }
 
-pub(super) fn counted_by_cookie(reading: &Reading, notes: &BTreeMap<u64, Note>) -> BTreeMap<u64, Counted> {
-    let counted = reading.listeners.iter().filter_map(|listener| {
-        let counted = Counted {
-            from_the_first: listener.opened_ns.is_some(),
-            entered: Entered { enqueued: listener.enqueued?, moved: listener.moved? },
-            entered_later: None,
-            depth_peak: listener.depth_peak?,
-            opened_ns: listener.opened_ns,
-            refused: Watched {
-                syn: listener.overflow_syn.unwrap_or(0),
-                syn_since: reading.syns_since_ns,
-                ack: listener.overflow_ack.unwrap_or(0),
-                ack_since: reading.acks_since_ns,
-            },
-            note: notes.get(&listener.cookie).copied(),
-            accepted: listener.accepted,
-        };
-        Some((listener.cookie, counted))
-    });
-    counted.collect()
+/// What the programs counted, read before any table.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    by_cookie: BTreeMap<u64, Counted>,
+    since: Since,
+}
+
+/// From when on refusals of either stage are counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Since {
+    syns: Option<u64>,
+    acks: Option<u64>,
+}
+
+impl Counts {
+    /// Of one reading.
+    pub(super) fn new(reading: &Reading, notes: &BTreeMap<u64, Note>) -> Self {
+        let since = Since { syns: reading.syns_since_ns, acks: reading.acks_since_ns };
+        let of = |listener: &ListenerReading| Some((listener.cookie, counted(listener, since, notes)?));
+        Self { by_cookie: reading.listeners.iter().filter_map(of).collect(), since }
+    }
+
+    /// What was counted for a listener.
+    pub(super) fn of(&self, cookie: u64) -> Option<Counted> {
+        self.by_cookie.get(&cookie).copied()
+    }
+}
+
+/// `None` where enqueues are not seen.
+fn counted(listener: &ListenerReading, since: Since, notes: &BTreeMap<u64, Note>) -> Option<Counted> {
+    Some(Counted {
+        from_the_first: listener.opened_ns.is_some(),
+        entered: Entered { enqueued: listener.enqueued?, moved: listener.moved? },
+        entered_later: None,
+        depth_peak: listener.depth_peak?,
+        opened_ns: listener.opened_ns,
+        refused: Watched {
+            syn: listener.overflow_syn.unwrap_or(0),
+            syn_since: since.syns,
+            ack: listener.overflow_ack.unwrap_or(0),
+            ack_since: since.acks,
+        },
+        note: notes.get(&listener.cookie).copied(),
+        accepted: listener.accepted,
+        abandoned: listener.abandoned,
+    })
 }

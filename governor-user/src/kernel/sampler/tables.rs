@@ -1,10 +1,10 @@
 //! The kernel's own tables of one namespace: its counters, its listeners, and what waits in their queues. A table that
 //! cannot be read leaves what is known as it was.
 
-use super::{Fatal, Sampler, monotonic_ns};
+use super::{Fatal, Sampler, monotonic_ns, programs::Counts};
 use crate::kernel::{
     abandoned,
-    assemble::{Counted, Id, Row},
+    assemble::{Id, Row},
     connections::Connections,
     netstat,
     privileged::EnterError,
@@ -13,7 +13,6 @@ use crate::kernel::{
     view::{Protocol, Tier},
 };
 use std::{
-    collections::BTreeMap,
     net::IpAddr,
     time::{Duration, Instant},
 };
@@ -37,12 +36,12 @@ pub(super) struct Abandoned {
 
 impl Sampler {
     /// Reads one namespace's tables. What cannot be read stays as it was and is reported; it is never taken as empty.
-    pub(super) fn look_at(&mut self, netns: u64, now: Instant, counted: &BTreeMap<u64, Counted>) -> Result<(), Fatal> {
+    pub(super) fn look_at(&mut self, netns: u64, now: Instant, counts: &Counts) -> Result<(), Fatal> {
         // First, so that no listener of the table is older than the counters that the next one is held against.
         self.count_namespace(netns, now)?;
         let looked = match self.tier {
             Tier::Procfs => self.look_by_procfs(netns),
-            Tier::Netlink | Tier::Tracepoint | Tier::Trampoline => self.look_by_diag(netns, now, counted),
+            Tier::Netlink | Tier::Tracepoint | Tier::Trampoline => self.look_by_diag(netns, now, counts),
         };
         match looked {
             Ok(()) => drop(self.trouble.remove(&netns)),
@@ -97,18 +96,15 @@ impl Sampler {
         Ok(())
     }
 
-    fn look_by_diag(&mut self, netns: u64, now: Instant, counted: &BTreeMap<u64, Counted>) -> Result<(), Trouble> {
+    fn look_by_diag(&mut self, netns: u64, now: Instant, counts: &Counts) -> Result<(), Trouble> {
         // The socket belongs to the namespace it is opened in, so the thread need not stay there while it reads.
         let mut diag = self.namespaces.visit(netns, Diag::open)??;
         diag.dump(Select::Listeners, &mut self.scratch)?;
         let ports: Vec<u16> = self.scratch.iter().map(|row| row.port).collect();
         let mut rows: Vec<Row> = self.scratch.drain(..).map(listener_row).collect();
         let taken_ns = monotonic_ns();
-        let again = self.read_outgrown(netns, &rows, counted);
-        let counted = |cookie| {
-            let now = *counted.get(&cookie)?;
-            Some(Counted { entered_later: again.get(&cookie).copied(), ..now })
-        };
+        let again = self.read_again(netns, &rows, counts);
+        let counted = |cookie| again.get(&cookie).copied().or_else(|| counts.of(cookie));
         if !self.look_into_queues(netns, &mut rows)? {
             self.count_abandoned(netns, &mut diag, &mut rows, now)?;
         }

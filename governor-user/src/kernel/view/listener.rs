@@ -32,6 +32,10 @@ pub struct ListenerView {
     pub enqueued_total: Option<u64>,
     /// Connections that left it by accept since it was first seen.
     pub accepted_total: Option<u64>,
+    /// Of those, connections that their client had closed or reset by then: work for nobody. Those of Multipath TCP are not
+    /// looked at. `None` where accepts are not seen as they happen.
+    #[serde(default)]
+    pub abandoned_total: Option<u64>,
     /// Packets refused because the queue was full, since it was first seen: attempts and not clients, because each retry
     /// counts. `None` where something was dropped and nobody saw why; never 0 then.
     pub overflows_total: Option<u64>,
@@ -189,6 +193,7 @@ impl ListenerView {
             depth_peak: None,
             enqueued_total: None,
             accepted_total: None,
+            abandoned_total: None,
             overflows_total: None,
             overflows_since_seconds: None,
             overflow_syn_total: None,
