@@ -3,7 +3,7 @@
 //! that counts without pins and says why.
 
 use crate::life::{bpffs, daemon, forge_opened, open_of, row_of};
-use crate::world::{as_ss, eventually, listener, listeners_in, namespace, open_in, options, plane_with};
+use crate::world::{as_ss, eventually, exact, listener, listeners_in, namespace, open_in, options, plane_with};
 use governor_common::abi::CgroupKey;
 use governor_user::kernel::{
     self, Options, Plane, PlaneError,
@@ -23,7 +23,7 @@ use support::{cgroup::Cgroup, daemon::Daemon, netns::Netns, peer::Peer, ss};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn pinned_in(folder: &Path) -> Options {
-    Options { pins: Some(PinOptions { folder: folder.to_owned(), required: false }), ..options(Tier::Tracepoint) }
+    Options { pins: Some(PinOptions { folder: folder.to_owned(), required: false }), ..options(exact()) }
 }
 
 fn look(plane: &Plane) -> Observation {

@@ -1,6 +1,6 @@
 //! Many sockets, opened and closed again.
 
-use crate::world::{as_ss, eventually, listener, listeners_in, namespace, open_in, options, plane, plane_with};
+use crate::world::{as_ss, eventually, exact, listener, listeners_in, namespace, open_in, options, plane, plane_with};
 use governor_user::kernel::{
     Options,
     view::{Observation, Tier},
@@ -14,7 +14,7 @@ const ACCEPTED_EACH: u32 = 7;
 
 #[test]
 fn five_hundred_listeners_and_five_thousand_connections_equal_ss_and_end_at_zero() {
-    for tier in [Tier::Tracepoint, Tier::Netlink] {
+    for tier in [exact(), Tier::Netlink] {
         let Some(namespace) = namespace() else { return };
         let of_server = Cgroup::create("many-server").unwrap();
         let of_client = Cgroup::create("many-client").unwrap();
@@ -39,7 +39,7 @@ fn five_hundred_listeners_and_five_thousand_connections_equal_ss_and_end_at_zero
         });
         assert_eq!(as_ss(&seen, &namespace), ss::listeners(&namespace));
         assert_eq!(ss::connections(&namespace, &ports), (all, all));
-        if tier == Tier::Tracepoint {
+        if tier != Tier::Netlink {
             for row in listeners_in(&seen, &namespace) {
                 assert_eq!(row.accepted_total, Some(ACCEPTED_EACH.into()), "port {}", row.port);
             }
@@ -64,7 +64,7 @@ fn counts_do_not_drift_while_connections_come_and_go_during_audits() {
     let Some(namespace) = namespace() else { return };
     let of_server = Cgroup::create("churn-server").unwrap();
     let of_client = Cgroup::create("churn-client").unwrap();
-    let busy = Options { audit_every: Duration::from_millis(100), ..options(Tier::Tracepoint) };
+    let busy = Options { audit_every: Duration::from_millis(100), ..options(exact()) };
     let Some(plane) = plane_with(busy) else { return };
     let mut server = Peer::start_in(&namespace, &of_server);
     let mut client = Peer::start_in(&namespace, &of_client);
@@ -94,8 +94,7 @@ fn listeners_beyond_the_map_are_counted_and_evict_nobody() {
     const ALL: usize = 600;
     let Some(namespace) = namespace() else { return };
     // No audit: it would count those again that still have no entry.
-    let small =
-        Options { max_listeners: Some(TRACKED), audit_every: Duration::from_secs(600), ..options(Tier::Tracepoint) };
+    let small = Options { max_listeners: Some(TRACKED), audit_every: Duration::from_secs(600), ..options(exact()) };
     let Some(plane) = plane_with(small) else { return };
     let mut server = Peer::start(&namespace);
     let mut client = Peer::start(&namespace);

@@ -1,9 +1,9 @@
 //! Storms of connections and refusals from several processes at once, held against the kernel's own counts: no hook misses
 //! one, and those without a twin are never found running when they are called.
 
-use crate::world::{eventually, listener, namespace, plane, tiers_of_programs};
+use crate::world::{eventually, listener, namespace, plane, sees, tiers_of_programs};
 use aya::programs::{ProgramInfo, loaded_programs};
-use governor_user::kernel::view::ListenerView;
+use governor_user::kernel::view::{HookEvent, ListenerView};
 use std::{collections::BTreeSet, fs, os::fd::AsFd, os::fd::AsRawFd, thread};
 use support::{netns::Netns, nstat, peer::Peer};
 
@@ -21,6 +21,9 @@ fn a_storm_is_counted_to_the_last_connection() {
         let Some(namespace) = namespace() else { return };
         let earlier: BTreeSet<u32> = loaded_programs().flatten().map(|program| program.id()).collect();
         let Some(plane) = plane(tier) else { return };
+        if !sees(&plane.observations().borrow(), HookEvent::Enqueue) {
+            continue;
+        }
         let ours = || loaded_programs().flatten().filter(|program| !earlier.contains(&program.id()));
         let mut server = Peer::start(&namespace);
 

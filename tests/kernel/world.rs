@@ -78,6 +78,21 @@ pub(crate) fn tiers() -> impl Iterator<Item = Tier> {
     [Tier::Trampoline, Tier::Tracepoint, Tier::Netlink].into_iter().filter(move |tier| *tier <= best)
 }
 
+/// The tier for tests of what enqueues tell: the tracepoint tier where it sees them, and else the trampoline tier, which is
+/// the only one that does before Linux 6.3.
+pub(crate) fn exact() -> Tier {
+    static EXACT: OnceLock<Tier> = OnceLock::new();
+    *EXACT.get_or_init(|| {
+        let plane = kernel::spawn(options(Tier::Tracepoint)).expect("the plane starts on some tier");
+        let seen = plane.observations().borrow().clone();
+        if sees(&seen, HookEvent::Enqueue) || seen.tier < Tier::Tracepoint {
+            Tier::Tracepoint
+        } else {
+            Tier::Trampoline
+        }
+    })
+}
+
 /// As [`tiers`], without the one that has no programs; none, and a line that says so, where no programs work.
 pub(crate) fn tiers_of_programs() -> Vec<Tier> {
     let tiers: Vec<_> = tiers().filter(|tier| *tier >= Tier::Tracepoint).collect();

@@ -24,6 +24,9 @@ use tempfile::TempDir;
 /// Longest wait for a start, a stop or an answer. Only a bound for what hangs: none of them takes a tenth of it.
 const BOUND: Duration = Duration::from_secs(20);
 
+/// The same for a start: an emulated kernel takes its time over each program.
+const START_BOUND: Duration = Duration::from_secs(90);
+
 /// How often a state is looked at while waiting for it.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -313,7 +316,7 @@ impl Daemon {
         let log = File::options().create(true).append(true).open(self.path("log")).expect("our own folder is writable");
         let twin = log.try_clone().expect("a descriptor is left");
         let mut child = self.command().stdout(log).stderr(twin).spawn().expect("governord can be started");
-        let bound = Instant::now() + BOUND;
+        let bound = Instant::now() + START_BOUND;
         loop {
             if let Some(status) = child.try_wait().expect("our own child can be waited for") {
                 return Err(Refusal { status, log: self.log() });

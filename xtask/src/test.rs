@@ -9,9 +9,11 @@ mod deny;
 mod pingora;
 mod tally;
 
-use crate::{bench, exec, setup, vm};
+use crate::vm::{self, Share, Tests};
+use crate::{bench, exec, setup};
 use anyhow::Result;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tally::Tally;
@@ -19,15 +21,37 @@ use tally::Tally;
 /// Length of the simulated histories that `--full` generates.
 const FULL_SIM_STEPS: &str = "10000000";
 
-/// Kernel series that every run tests.
-const EMULATED: [&str; 1] = ["6.12"];
+/// What every run tests on other kernels: what is about the kernel at hand and held against its own count. `--full` and
+/// `cargo xtask vm` run everything, on two processors each.
+const EMULATED: [Share; 4] = [
+    Share { series: "6.12", tests: Tests::Without(&NOT_EMULATED) },
+    Share { series: "7.x", tests: Tests::Only(&ORACLES) },
+    Share { series: "6.1", tests: Tests::Only(&ORACLES) },
+    Share { series: "5.10", tests: Tests::Only(&ORACLES) },
+];
 
-/// Kernel series that `--full` tests.
-const EMULATED_IN_FULL: [&str; 2] = ["6.12", "7.x"];
+/// The same in full.
+const EMULATED_IN_FULL: [Share; 4] = [
+    Share { series: "6.1", tests: Tests::All },
+    Share { series: "6.12", tests: Tests::All },
+    Share { series: "7.x", tests: Tests::All },
+    Share { series: "5.10", tests: Tests::All },
+];
 
 /// Tests of many sockets and of whole daemons, which this machine's kernel has passed already: most of an emulated run, and
-/// about load and the daemon's life rather than about a kernel. `--full` and `cargo xtask vm` run them too.
+/// about load and the daemon's life rather than about a kernel.
 const NOT_EMULATED: [&str; 5] = ["campaign::", "restart::", "scale::", "surroundings::", "verdicts::"];
+
+/// Tests that hold every hook against `ss`, `nstat` or a number of connections made: what one kernel can do differently.
+const ORACLES: [&str; 7] =
+    ["tiers::", "listeners::", "overflow::", "connections::", "sojourn::", "styles::", "variants::"];
+
+/// Processors of the machines of every run. The tests do one thing at a time, so that machines with one processor each, as
+/// many at once as there are processors, take about half the time; this machine's own kernel runs them on all.
+const EMULATED_PROCESSORS: NonZeroUsize = NonZeroUsize::MIN;
+
+/// The same in full.
+const EMULATED_PROCESSORS_IN_FULL: NonZeroUsize = NonZeroUsize::new(2).expect("two is not nought");
 
 /// Flags.
 #[derive(Debug, clap::Args)]
@@ -154,7 +178,7 @@ fn test(suite: Suite, report: &mut Report) {
         Suite::Alerts => report.step("alerts", alerts::run),
         Suite::Tidy => step("tidy", &["--bin", "xtask", "tidy::"]),
         Suite::Bench => report.step("bench", benchmarks),
-        Suite::Vm => report.step("vm", || emulated(&EMULATED, &NOT_EMULATED)),
+        Suite::Vm => report.step("vm", || emulated(&EMULATED, EMULATED_PROCESSORS)),
     }
 }
 
@@ -177,9 +201,9 @@ fn benchmarks() -> Tally {
     tally
 }
 
-fn emulated(series: &[&str], without: &[&str]) -> Tally {
+fn emulated(shares: &[Share], processors: NonZeroUsize) -> Tally {
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    match vm::step(series, without) {
+    match vm::step(shares, processors) {
         Ok(count) => {
             Tally { passed: number(count.passed), failed: number(count.failed), skipped: number(count.skipped) }
         }
@@ -208,7 +232,7 @@ fn full(report: &mut Report) {
         let mut command = cargo(&["test", "--workspace", "--test", "client", "interleavings"]);
         tally::tests(command.env("GOVERNOR_FULL", "1"))
     });
-    report.step("all vm", || emulated(&EMULATED_IN_FULL, &[]));
+    report.step("all vm", || emulated(&EMULATED_IN_FULL, EMULATED_PROCESSORS_IN_FULL));
     report.step("native histograms", || {
         let mut command = cargo(&["test", "--package", "governor-user", "--features", "native-histograms", "--lib"]);
         tally::tests(command.arg("metrics::"))

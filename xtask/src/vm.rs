@@ -36,6 +36,12 @@ use verdict::{Fate, Row};
 /// Longest silence of one machine, in seconds: many times what the longest test takes when nothing else runs.
 const PATIENCE: u64 = 300;
 
+/// Processors of a machine, unless asked for otherwise: with one, nothing in the kernel happens at the same time.
+const PROCESSORS: NonZeroUsize = NonZeroUsize::new(2).expect("two is not nought");
+
+/// Most machines at a time: each has 2 GB of memory.
+const MOST_AT_ONCE: usize = 4;
+
 /// Flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -51,7 +57,10 @@ pub(crate) struct Args {
     /// Longest silence of one machine, in seconds, before it is killed
     #[arg(long, value_name = "N", default_value_t = PATIENCE)]
     patience: u64,
-    /// Machines that run at the same time [default: 1, or 2 on four processors]
+    /// Processors of each machine
+    #[arg(long, value_name = "N", default_value_t = PROCESSORS)]
+    processors: NonZeroUsize,
+    /// Machines that run at the same time [default: as many as there are processors for]
     #[arg(long, value_name = "N")]
     at_once: Option<NonZeroUsize>,
     /// Only tests whose names contain one of these
@@ -70,13 +79,53 @@ pub(crate) struct Count {
     pub(crate) skipped: usize,
 }
 
+/// The tests that one series gets, as part of a step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    /// Name of the series.
+    pub(crate) series: &'static str,
+    /// Which tests.
+    pub(crate) tests: Tests,
+}
+
+/// Which of the kernel tests a machine runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tests {
+    /// All of them.
+    All,
+    /// All but those whose names contain one of these.
+    Without(&'static [&'static str]),
+    /// Those whose names contain one of these.
+    Only(&'static [&'static str]),
+}
+
+impl Tests {
+    /// In the words of the test runner.
+    fn arguments(self) -> Vec<String> {
+        match self {
+            Self::All => Vec::new(),
+            Self::Without(names) => names.iter().flat_map(|name| ["--skip".to_owned(), (*name).to_owned()]).collect(),
+            Self::Only(names) => names.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+}
+
+/// A series and what its machine is told to run.
+#[derive(Debug)]
+struct Wanted {
+    series: &'static Series,
+    /// Arguments of the test runner.
+    arguments: Vec<String>,
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// When a test failed in a machine, or a machine failed. A series that cannot be had is no error.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let wanted: Vec<&str> = args.series.iter().map(String::as_str).collect();
-    let rows = boot(&wanted, args)?;
+    let named = |series: &&Series| args.series.is_empty() || args.series.iter().any(|name| name == series.name);
+    let wanted = |series: &'static Series| Wanted { series, arguments: args.tests.clone() };
+    let rows = boot(&series::ALL.iter().filter(named).map(wanted).collect::<Vec<_>>(), args)?;
     let count = report(&rows, args.readme)?;
     if count.failed > 0 {
         bail!("{} failures in test machines", count.failed);
@@ -84,36 +133,44 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// A step of `cargo xtask test`: the tests on these series, but those whose names contain one of `without`.
+/// A step of `cargo xtask test`: these tests on these series, in machines of so many processors.
 ///
 /// # Errors
 /// When no machine could be made.
-pub(crate) fn step(wanted: &[&str], without: &[&str]) -> Result<Count> {
-    let tests = without.iter().flat_map(|name| ["--skip".to_owned(), (*name).to_owned()]).collect();
-    let args = Args { series: Vec::new(), update: false, readme: false, patience: PATIENCE, at_once: None, tests };
-    report(&boot(wanted, &args)?, false)
+pub(crate) fn step(shares: &[Share], processors: NonZeroUsize) -> Result<Count> {
+    let wanted = |share: &Share| {
+        let series = series::ALL.iter().find(|series| series.name == share.series)?;
+        Some(Wanted { series, arguments: share.tests.arguments() })
+    };
+    let (series, tests) = (Vec::new(), Vec::new());
+    let args = Args { series, update: false, readme: false, patience: PATIENCE, processors, at_once: None, tests };
+    report(&boot(&shares.iter().filter_map(wanted).collect::<Vec<_>>(), &args)?, false)
 }
 
-/// Runs the series named, all if none is.
-fn boot(names: &[&str], args: &Args) -> Result<Vec<Row>> {
-    let wanted: Vec<&Series> =
-        series::ALL.iter().filter(|series| names.is_empty() || names.contains(&series.name)).collect();
+/// Runs the machines.
+fn boot(wanted: &[Wanted], args: &Args) -> Result<Vec<Row>> {
     let place = build_folder()?.join("vm");
     fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
 
-    let rows = match Ready::for_series(&wanted, args.update) {
+    let series: Vec<&Series> = wanted.iter().map(|wanted| wanted.series).collect();
+    let rows = match Ready::for_series(&series, args.update) {
         Ok(ready) => {
             setup::ensure_with_programs()?;
             let program = timed(format_args!("build the kernel tests"), program::build)?;
             let common = initramfs::common(&ready.emulator.busybox, &program, &place)?;
-            let room =
-                Room { place: &place, common, patience: Duration::from_secs(args.patience), filter: &args.tests };
-            machine::boot_all(&ready, &room, args.at_once.map_or_else(at_once, NonZeroUsize::get))?
+            let room = Room {
+                place: &place,
+                common,
+                patience: Duration::from_secs(args.patience),
+                processors: args.processors,
+                arguments: wanted.iter().map(|wanted| (wanted.series.name, &wanted.arguments[..])).collect(),
+            };
+            machine::boot_all(&ready, &room, args.at_once.unwrap_or_else(|| at_once(args.processors)))?
         }
         Err(error) => {
             let reason = format!("{error:#}");
             let row = |series: &&Series| Row { series: series.name, fate: Fate::NotTested { reason: reason.clone() } };
-            wanted.iter().map(row).collect()
+            series.iter().map(row).collect()
         }
     };
     let report = place.join("matrix.json");
@@ -155,10 +212,11 @@ fn report(rows: &[Row], write: bool) -> Result<Count> {
     Ok(count)
 }
 
-/// One machine for every two processors, as each emulates two: on two processors a pair took four times as long as one
-/// after the other, because emulated processors spin while the one they wait for does not run.
-fn at_once() -> usize {
-    std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).clamp(1, 2))
+/// As many machines as there are processors for: two with two processors each took four times as long on two as one after
+/// the other, because emulated processors spin while the one they wait for does not run.
+fn at_once(processors: NonZeroUsize) -> NonZeroUsize {
+    let here = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    NonZeroUsize::new((here / processors).min(MOST_AT_ONCE)).unwrap_or(NonZeroUsize::MIN)
 }
 
 /// The target folder in use.

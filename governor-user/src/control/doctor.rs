@@ -3,7 +3,7 @@
 
 use super::api::{Check, CheckStatus};
 use crate::daemon::view::View;
-use crate::kernel::view::{Health, HookView, Observation, PinState, PinsView};
+use crate::kernel::view::{Health, HookEvent, HookView, Observation, PinState, PinsView};
 
 /// Everything, the kernel's part first.
 #[must_use]
@@ -23,6 +23,7 @@ pub fn checks(view: &View, seen: &Observation, warnings: &[String]) -> Vec<Check
         }
     }
     checks.push(counts(&seen.health));
+    checks.extend(overflows(seen));
     let bypass = view.snapshot.bypass;
     checks.push(check(
         "bypass",
@@ -100,10 +101,41 @@ fn counts(health: &Health) -> Check {
     )
 }
 
+/// Where SYNs are looked at now and then, what was dropped meanwhile: nothing if no listener's overflows are unknown.
+fn overflows(seen: &Observation) -> Option<Check> {
+    let looks = seen.hooks.iter().any(|hook| hook.event == Some(HookEvent::OverflowSyn) && hook.active);
+    let unknown = seen.listeners.iter().filter(|listener| listener.overflows_total.is_none()).count();
+    let adopted = if seen.pins.state == PinState::Adopted { " or no daemon ran" } else { "" };
+    let detail = format!(
+        "unknown for {unknown} listeners until SYNs are looked at next: they dropped packets while nobody looked{adopted}"
+    );
+    (looks && unknown > 0).then(|| check("overflows", CheckStatus::Ok, detail, None))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::view::{HookCandidate, HookEvent, Tier};
+    use crate::kernel::view::{HookCandidate, ListenerView, Tier};
+
+    #[test]
+    fn overflows_that_nobody_looked_at_are_said_to_be_unknown() {
+        let looks = HookView { event: Some(HookEvent::OverflowSyn), active: true, ..HookView::default() };
+        let known = ListenerView { overflows_total: Some(0), ..ListenerView::bare(80) };
+        let seen = |listeners, state| Observation {
+            hooks: vec![looks.clone()],
+            listeners,
+            pins: PinsView { state, ..PinsView::default() },
+            ..Observation::default()
+        };
+        assert_eq!(overflows(&seen(vec![known.clone()], PinState::Off)), None);
+        let said = overflows(&seen(vec![known, ListenerView::bare(81)], PinState::Adopted)).unwrap();
+        assert_eq!(
+            said.detail,
+            "unknown for 1 listeners until SYNs are looked at next: they dropped packets while nobody looked or no daemon ran"
+        );
+        let elsewhere = Observation { hooks: Vec::new(), ..seen(vec![ListenerView::bare(81)], PinState::Off) };
+        assert_eq!(overflows(&elsewhere), None, "the hook says so there");
+    }
 
     fn candidate(hook: &str, tier: Tier, reason: &str) -> HookCandidate {
         HookCandidate { hook: hook.into(), tier, fires: reason.is_empty(), reason: reason.into() }

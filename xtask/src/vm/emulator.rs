@@ -5,6 +5,7 @@ use crate::exec;
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -60,12 +61,19 @@ impl Emulator {
 
     /// Runs one machine; what it says goes to the file `console`. One that says nothing for `patience` is killed: how
     /// long a whole run takes depends on what else this machine does, and a test that hangs is silent.
-    pub(super) fn run(&self, image: &Path, initramfs: &Path, console: &Path, patience: Duration) -> Result<End> {
+    pub(super) fn run(
+        &self,
+        (image, initramfs): (&Path, &Path),
+        processors: NonZeroUsize,
+        console: &Path,
+        patience: Duration,
+    ) -> Result<End> {
         let said = File::create(console).with_context(|| format!("cannot create {}", console.display()))?;
         let mut command = self.command();
         command
             // Software emulation, because it works everywhere; KVM inside a virtual machine often does not.
-            .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2G"])
+            .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-m", "2G", "-smp"])
+            .arg(processors.to_string())
             .args(["-display", "none", "-monitor", "none", "-serial", "stdio", "-nic", "none", "-no-reboot"])
             .arg("-kernel")
             .arg(image)

@@ -29,6 +29,6 @@ echo "VM KERNEL $(uname -r) $(uname -v)"
 . /settings
 # What the kernel offers comes first, so that it is known even when the tests do not end.
 "$tests" --show-output report::
-"$tests" --test-threads=1 --show-output --skip report:: $filter
+"$tests" --test-threads=1 --show-output --skip report:: $arguments
 echo "VM EXIT $?"
 poweroff -f

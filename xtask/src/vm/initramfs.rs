@@ -44,10 +44,10 @@ pub(super) fn common(busybox: &Path, program: &Program, scratch: &Path) -> Resul
     Ok(archive.finish())
 }
 
-/// The part of one kernel: its modules, and how the tests are called. `filter` goes to the test runner.
-pub(super) fn of_kernel(kernel: &Kernel, series: &Series, filter: &[String]) -> Result<Vec<u8>> {
+/// The part of one kernel: its modules, and how the tests are called. `arguments` go to the test runner.
+pub(super) fn of_kernel(kernel: &Kernel, series: &Series, arguments: &[String]) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
-    archive.file("/settings", settings(series, filter).as_bytes());
+    archive.file("/settings", settings(series, arguments).as_bytes());
     archive.folder("/modules");
     for (index, path) in MODULES.iter().filter_map(|name| kernel.module(name)).enumerate() {
         // Numbered, because the shell loads them in the order of their names.
@@ -58,14 +58,14 @@ pub(super) fn of_kernel(kernel: &Kernel, series: &Series, filter: &[String]) -> 
 }
 
 /// Variables of the shell that runs the tests.
-fn settings(series: &Series, filter: &[String]) -> String {
+fn settings(series: &Series, arguments: &[String]) -> String {
     let required = match series.skips {
         Skips::Fail => "export GOVERNOR_REQUIRE_KERNEL=1\n",
         Skips::Expected => "",
     };
     // A single quote would end the word; no test has one in its name.
-    let filter = filter.join(" ").replace('\'', "");
-    format!("tests={TESTS}\nfilter='{filter}'\n{required}")
+    let arguments = arguments.join(" ").replace('\'', "");
+    format!("tests={TESTS}\narguments='{arguments}'\n{required}")
 }
 
 /// A program without its debug information, which is most of it, where the system can do that.
@@ -99,7 +99,7 @@ mod tests {
     fn the_shell_gets_what_the_series_expects() {
         assert_eq!(
             settings(&ALL[0], &["a".into(), "b".into()]),
-            "tests=/tests/debug/deps/kernel\nfilter='a b'\nexport GOVERNOR_REQUIRE_KERNEL=1\n"
+            "tests=/tests/debug/deps/kernel\narguments='a b'\nexport GOVERNOR_REQUIRE_KERNEL=1\n"
         );
         assert!(!settings(&ALL[3], &[]).contains("REQUIRE"));
     }

@@ -9,7 +9,9 @@ use super::ready::Ready;
 use super::series::Series;
 use super::verdict::{self, Fate, Row, Tested};
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -27,12 +29,14 @@ pub(super) struct Room<'a> {
     pub(super) common: Vec<u8>,
     /// Longest silence of one machine.
     pub(super) patience: Duration,
-    /// Names of tests, or parts of them; none: all.
-    pub(super) filter: &'a [String],
+    /// Processors of each machine.
+    pub(super) processors: NonZeroUsize,
+    /// What the test runner is told, by series.
+    pub(super) arguments: BTreeMap<&'static str, &'a [String]>,
 }
 
 /// Boots every kernel there is, `at_once` at a time, and returns the series in their order.
-pub(super) fn boot_all(ready: &Ready<'_>, room: &Room<'_>, at_once: usize) -> Result<Vec<Row>> {
+pub(super) fn boot_all(ready: &Ready<'_>, room: &Room<'_>, at_once: NonZeroUsize) -> Result<Vec<Row>> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
@@ -46,7 +50,7 @@ pub(super) fn boot_all(ready: &Ready<'_>, room: &Room<'_>, at_once: usize) -> Re
         Ok(done)
     };
     let done: Vec<Result<Vec<Row>>> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
+        let threads: Vec<_> = (0..at_once.get()).map(|_| scope.spawn(work)).collect();
         threads.into_iter().map(|thread| thread.join().expect("running a machine does not panic")).collect()
     });
     let mut rows: Vec<Row> = done.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
@@ -60,13 +64,14 @@ fn boot(series: &Series, kernel: &Kernel, emulator: &Emulator, room: &Room<'_>) 
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let initramfs = folder.join("initramfs");
     let mut content = room.common.clone();
-    content.extend(initramfs::of_kernel(kernel, series, room.filter)?);
+    let arguments = room.arguments.get(series.name).copied().unwrap_or_default();
+    content.extend(initramfs::of_kernel(kernel, series, arguments)?);
     fs::write(&initramfs, content).with_context(|| format!("cannot write {}", initramfs.display()))?;
 
     progress(format_args!("boot {} ({}) …", series.name, kernel.version));
     let console = folder.join("console.log");
     let started = Instant::now();
-    let end = emulator.run(&kernel.image, &initramfs, &console, room.patience)?;
+    let end = emulator.run((&kernel.image, &initramfs), room.processors, &console, room.patience)?;
     let seconds = started.elapsed().as_secs_f64();
     let text = fs::read(&console).with_context(|| format!("cannot read {}", console.display()))?;
     let text = String::from_utf8_lossy(&text);

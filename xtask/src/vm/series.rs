@@ -30,7 +30,7 @@ pub(super) const ALL: [Series; 4] = [
         name: "6.1",
         prefix: "6.1.",
         suites: &["bookworm", "bookworm-security"],
-        tier: "tracepoint",
+        tier: "trampoline",
         skips: Skips::Fail,
     },
     Series {

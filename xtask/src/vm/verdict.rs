@@ -81,7 +81,7 @@ mod tests {
             kernel: Some("6.1.0".into()),
             exit: Some(0),
             passed: 3,
-            tier: Some("tracepoint".into()),
+            tier: Some("trampoline".into()),
             ..Said::default()
         }
     }
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(complaints(Said { passed: 0, ..said() }, End::Stopped), "no test ran");
         assert_eq!(
             complaints(Said { tier: Some("netlink".into()), ..said() }, End::Stopped),
-            "it reached the netlink tier, not the tracepoint tier"
+            "it reached the netlink tier, not the trampoline tier"
         );
     }
 
@@ -117,7 +117,7 @@ mod tests {
     fn skips_are_expected_only_where_the_table_says_so() {
         let skipped =
             |tier: &str| Said { tier: Some(tier.into()), skipped: vec![("scale".into(), "no BTF".into())], ..said() };
-        assert_eq!(complaints(&ALL[0], &skipped("tracepoint"), End::Stopped), ["scale was skipped: no BTF"]);
+        assert_eq!(complaints(&ALL[0], &skipped("trampoline"), End::Stopped), ["scale was skipped: no BTF"]);
         assert!(complaints(&ALL[3], &skipped("netlink"), End::Stopped).is_empty());
     }
 }

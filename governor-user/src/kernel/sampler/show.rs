@@ -6,7 +6,7 @@ use crate::kernel::{
     connections::Open,
     findings::{self, Queues},
     netstat, preflight,
-    view::{Basis, CgroupView, HookEvent, HookView, ListenerView, NamespaceView, Observation, PinState, Tier},
+    view::{Basis, CgroupView, ListenerView, NamespaceView, Observation, PinState, Tier},
     waits::Waits,
 };
 use std::collections::BTreeMap;
@@ -59,26 +59,10 @@ impl Sampler {
             closed: self.closed.views(),
             cgroups,
             health: self.health,
-            hooks: self.hook_views(&listeners),
+            hooks: self.hooks.clone(),
             listeners,
             pins: self.pins.clone(),
         }
-    }
-
-    /// The hooks, and what the one that looks at SYNs only now and then has missed.
-    fn hook_views(&self, listeners: &[ListenerView]) -> Vec<HookView> {
-        let mut hooks = self.hooks.clone();
-        let unknown = listeners.iter().filter(|listener| listener.overflows_total.is_none()).count();
-        let looks = |hook: &&mut HookView| hook.event == Some(HookEvent::OverflowSyn) && hook.active;
-        if unknown > 0
-            && let Some(hook) = hooks.iter_mut().find(looks)
-        {
-            let said = format!(
-                "overflows of {unknown} listeners are unknown until it looks again: packets were dropped while it did not"
-            );
-            hook.note = if hook.note.is_empty() { said } else { format!("{}; {said}", hook.note) };
-        }
-        hooks
     }
 
     fn namespace_views(&self, listeners: &[ListenerView]) -> Vec<NamespaceView> {
