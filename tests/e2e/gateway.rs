@@ -9,7 +9,7 @@ mod pools;
 mod websocket;
 mod workers;
 
-use crate::site::{accounts, chat, cool, gateway, request, status_of, upstream};
+use crate::site::{Answer, accounts, chat, cool, gateway, request, send_chat, stats, status_of, upstream};
 use crate::world::SOON;
 use serde_json::json;
 use std::time::Instant;
@@ -47,6 +47,25 @@ fn a_refusal_reads_as_the_providers_clients_expect() {
     assert!(explained.status.success(), "{}", String::from_utf8_lossy(&explained.stderr));
     let body: serde_json::Value = serde_json::from_str(&refused.body()).unwrap();
     assert_eq!(body["error"]["type"], "rate_limit_error");
+}
+
+#[test]
+fn who_leaves_while_parked_gets_no_slot_and_costs_the_provider_nothing() {
+    let daemon = Setup::new(&accounts(1, 1, "")).start();
+    let upstream = upstream(1, 1);
+    let gateway = gateway(&upstream, &daemon.socket());
+    let mut held = chat(gateway.address, "sk-first");
+    assert!(held.first_bytes() > 0);
+    let leaving: Vec<_> = (0..4).map(|n| send_chat(gateway.address, &format!("sk-{n}"))).collect();
+    let stays = send_chat(gateway.address, "sk-last");
+    daemon.wait_for("/v1/pools", |pools| pools[0]["parked"] == 5);
+    drop(leaving);
+    daemon.wait_for("/v1/pools", |pools| pools[0]["parked"] == 1);
+    drop(held);
+    let mut answer = Answer::read(stays);
+    assert!(answer.status == 200 && answer.first_bytes() > 0, "{}", answer.head);
+    assert_eq!(daemon.get("/v1/pools")[0]["granted_total"], 2);
+    assert_eq!(stats(upstream.address)["streams_total"], 2, "nothing was asked for those who had left");
 }
 
 #[test]
@@ -111,7 +130,9 @@ fn health_checks_pass_while_everything_else_is_refused() {
     assert_eq!((refused.status, refused.header("x-governor-origin")), (529, Some("node")));
     let body: serde_json::Value = serde_json::from_str(&refused.body()).unwrap();
     assert_eq!(body["error"]["code"], "overloaded");
-    assert_eq!(status_of(gateway.address, "GET /healthz"), 200);
+    for probe in ["GET /healthz", "GET /readyz", "GET /metrics", "GET /v1/models"] {
+        assert_eq!(status_of(gateway.address, probe), 200, "{probe}");
+    }
 }
 
 #[test]

@@ -186,22 +186,35 @@ impl Answer {
 
 /// One chat request with this API key, up to the end of the answer's head. The answer is a stream.
 pub(crate) fn chat(gateway: SocketAddr, key: &str) -> Answer {
-    post(gateway, "/v1/chat/completions", key, r#"{"model":"m","stream":true,"messages":[]}"#)
+    Answer::read(send_chat(gateway, key))
+}
+
+/// The same without waiting for an answer, which comes by what is returned.
+pub(crate) fn send_chat(gateway: SocketAddr, key: &str) -> TcpStream {
+    let body = r#"{"model":"m","stream":true,"messages":[]}"#;
+    send(gateway, "POST /v1/chat/completions", &head(key), body)
 }
 
 /// One request with this API key, up to the end of the answer's head.
 pub(crate) fn post(gateway: SocketAddr, path: &str, key: &str, body: &str) -> Answer {
-    let head = format!("Authorization: Bearer {key}\r\nContent-Type: application/json\r\nConnection: close");
-    request(gateway, &format!("POST {path}"), &head, body)
+    request(gateway, &format!("POST {path}"), &head(key), body)
 }
 
 /// One request with these headers, up to the end of the answer's head.
 pub(crate) fn request(server: SocketAddr, line: &str, headers: &str, body: &str) -> Answer {
+    Answer::read(send(server, line, headers, body))
+}
+
+fn head(key: &str) -> String {
+    format!("Authorization: Bearer {key}\r\nContent-Type: application/json\r\nConnection: close")
+}
+
+fn send(server: SocketAddr, line: &str, headers: &str, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(server).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
     let length = body.len();
     write!(stream, "{line} HTTP/1.1\r\nHost: gateway\r\n{headers}\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
-    Answer::read(stream)
+    stream
 }
 
 /// From now on an account of the upstream answers 429 to new requests, for so many seconds.

@@ -48,6 +48,29 @@ fn an_overloaded_provider_rests_for_a_short_while_and_its_refusal_is_unseen() {
 }
 
 #[test]
+fn a_running_streams_success_does_not_end_its_accounts_rest() {
+    let daemon = Setup::new(&accounts(2, 4, "")).start();
+    let upstream = upstream(2, 4);
+    let gateway = gateway(&upstream, &daemon.socket());
+    let ask = |words: u32| {
+        let body = format!(r#"{{"stream":true,"max_tokens":{words}}}"#);
+        post(gateway.address, "/v1/messages", "sk-one", &body)
+    };
+    let mut running = ask(12);
+    assert!(running.first_bytes() > 0);
+    cool_with(upstream.address, "acct-01", 300, 529);
+    let moved = ask(2).body();
+    assert!(moved.contains("message_stop"), "{moved:?}");
+    let whole = running.body();
+    assert!(whole.contains("word12 ") && whole.contains("message_stop"), "what ran went on: {whole:?}");
+    assert!(ask(2).body().contains("message_stop"));
+    assert_eq!(member(&daemon, "acct-01")["state"], "cooling");
+    assert_eq!(stats(upstream.address)["refused_cooling_total"], 1);
+    let pool = daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0)[0].clone();
+    assert_eq!(pool["granted_total"], 3, "a request that moves keeps its lease");
+}
+
+#[test]
 fn a_providers_refusal_that_nobody_can_take_over_passes_as_it_is_but_for_its_origin() {
     let daemon = Setup::new(&accounts(1, 4, "")).start();
     let upstream = upstream(1, 4);
