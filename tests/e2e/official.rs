@@ -134,7 +134,7 @@ fn retries(provider: Provider) {
     site.daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0);
 
     // The provider's refusal, which passes as it is; when the account serves again, so does the retry.
-    cool(site.upstream.address, "acct-01", 2);
+    cool(site.upstream.address, "acct-01", 5);
     let answer = site.client.ask(true, 3, 5);
     assert_eq!(answer["text"], words(3), "{answer}");
     assert!(followed(&site.tap, &answer) >= 1);

@@ -95,11 +95,11 @@ pub(crate) fn upstream(accounts: u32, slots: u32) -> Program {
             "--slots",
             &slots.to_string(),
             "--median-ms",
-            "20000",
+            "600000",
             "--sigma",
             "0.0",
             "--longest-ms",
-            "20000",
+            "600000",
         ],
     )
 }

@@ -4,11 +4,14 @@ Usage: client.py {openai|anthropic} BASE_URL
 A line: {"key": "sk-…", "stream": true, "words": 3, "retries": 0}, or, with OpenAI's, {"key": "sk-…", "events": 3}
 """
 
+import importlib
 import json
 import logging
 import sys
 
 PROVIDER, BASE_URL = sys.argv[1:]
+# Seconds on a busy machine, so before the first line is asked for.
+importlib.import_module(PROVIDER)
 DELAYS = []
 
 
@@ -92,5 +95,6 @@ def outcome(ask):
 logger = logging.getLogger(PROVIDER)
 logger.setLevel(logging.INFO)
 logger.addHandler(Delays())
+print("ready", flush=True)
 for line in sys.stdin:
     print(json.dumps(outcome(json.loads(line))), flush=True)

@@ -36,7 +36,9 @@ impl Client {
             .spawn()
             .unwrap();
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        Self { child, input, output: BufReader::new(output) }
+        let mut client = Self { child, input, output: BufReader::new(output) };
+        assert_eq!(client.line().trim(), "ready");
+        client
     }
 
     /// One request for an answer of so many words, tried again at most so often, and what came of it.
@@ -51,9 +53,14 @@ impl Client {
 
     fn tell(&mut self, line: &Value) -> Value {
         writeln!(self.input, "{line}").unwrap();
-        let mut answer = String::new();
-        self.output.read_line(&mut answer).unwrap();
+        let answer = self.line();
         serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line
     }
 }
 
