@@ -71,6 +71,21 @@ fn a_port_in_use_is_named_with_the_setting_to_change() {
 }
 
 #[test]
+fn its_own_listener_asks_for_a_backlog_of_1024_as_far_as_the_kernel_allows() {
+    let address = free_port();
+    let daemon = Setup::new("").metrics(address).start();
+    let cap = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse::<u32>().unwrap();
+    let rows = daemon.wait_for("/v1/listeners", |rows| own(rows, address.port()).is_some());
+    assert_eq!(own(&rows, address.port()), Some(u64::from(cap.min(1024))));
+}
+
+/// The backlog of the listener on this port of loopback.
+fn own(rows: &serde_json::Value, port: u16) -> Option<u64> {
+    let mut rows = rows.as_array()?.iter();
+    rows.find(|row| row["port"] == port && row["address"] == "127.0.0.1")?["backlog"].as_u64()
+}
+
+#[test]
 fn a_tier_that_is_required_and_not_to_be_had_ends_the_start_with_the_reason() {
     let (code, said) = refused(Setup::new("[kernel]\nrequire = \"trampoline\"\n").tier("auto"));
     assert_eq!(code, Some(1), "{said}");

@@ -19,6 +19,7 @@ mod styles;
 mod surroundings;
 mod tiers;
 mod tuner;
+mod tuner_proxies;
 mod tuner_world;
 mod variants;
 mod verdicts;

@@ -7,7 +7,14 @@ use crate::{
     },
     world::namespace,
 };
-use std::time::Duration;
+use governor_client::{AcquireRequest, Config, Governor, NodeSecret, Priority};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use support::{netns::Netns, peer::Peer, ss};
 
 /// Accepts a second of the server, and clients of a burst.
@@ -199,6 +206,47 @@ fn a_daemon_that_was_killed_knows_in_its_next_life_what_the_owner_had_asked_for(
     assert_eq!((&one["original"], &one["state"]), (&5.into(), &"raised".into()), "{tuner}");
     daemon.halt();
     assert_eq!(backlog(&namespace, port), 5, "{}", daemon.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_in_front_of_an_idle_proxy_is_given_room_and_costs_no_request() {
+    let Some(namespace) = namespace() else { return };
+    let (_server, port) = server(&namespace, ADDRESS, 5);
+    let mut clients = Peer::start(&namespace);
+    // The proxy's listener by its port; what it asks for comes over a session of this process.
+    let policy = format!(
+        "mode = \"enforce\"\n[overload]\nmode = \"enforce\"\nports = [\"{port}\"]\n\
+         [[pools.chat.members]]\nname = \"m\"\nslots = 8"
+    );
+    let daemon = setup(&format!("{ADDRESS}:{port}"), &policy, "").start();
+    watches(&daemon, &namespace, 1);
+    let config = Config { name: "idle".to_owned(), secret: NodeSecret::new(b"tuner"), ..Config::new(daemon.socket()) };
+    let governor = Governor::start(config);
+    let mut connected = governor.connected();
+    connected.wait_for(|connected| *connected).await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let asking = tokio::spawn({
+        let stop = Arc::clone(&stop);
+        async move {
+            let mut granted = 0_u32;
+            while !stop.load(Ordering::Relaxed) {
+                let request = AcquireRequest::new("chat").key(governor.key(b"light")).priority(Priority::Sheddable);
+                drop(governor.acquire(request).await.expect("nobody is refused for a queue that drains"));
+                granted += 1;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            granted
+        }
+    });
+    let namespace = tokio::task::spawn_blocking(move || {
+        burst_until_none_is_refused(&namespace, || clients.burst(ADDRESS, port, CLIENTS));
+        namespace
+    });
+    let namespace = namespace.await.unwrap();
+    stop.store(true, Ordering::Relaxed);
+    assert!(asking.await.unwrap() > 0);
+    assert!(backlog(&namespace, port) > 5);
+    assert_eq!(daemon.get("/v1/status")["shed_level"], "normal");
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub mod nstat;
 #[expect(unsafe_code, reason = "socket options that no crate wraps")]
 pub mod options;
 pub mod peer;
+pub mod proxy;
 pub mod python;
 pub mod random;
 pub mod replay;

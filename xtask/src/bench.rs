@@ -45,6 +45,8 @@ enum Subject {
     Engine,
     /// Being fair: no rule, a static cap, equal split and max-min on the same workloads, with plots
     Policy,
+    /// Tuning backlogs: how long the clients of a burst wait to be connected, before and after a raise; needs root
+    Tuner,
 }
 
 /// A part of `kernel` or `admission`, as the program that measures names it.
@@ -113,6 +115,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             let report = match subject {
                 Subject::Kernel => kernel(args.quick, args.only)?,
                 Subject::Admission => admission::measure(args.quick, args.only)?,
+                Subject::Tuner => tuner(args.quick)?,
                 Subject::Engine | Subject::Policy => engine::measure(args.quick)?,
             };
             if format == Format::Json { json(&report)? } else { table::render(&report) }
@@ -124,17 +127,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Every benchmark in small, with its name.
-pub(crate) fn smoke() -> [(&'static str, Result<(), Smoke>); 4] {
-    let kernel = if rustix::process::geteuid().is_root() {
-        kernel(true, None).map(drop).map_err(Smoke::Failed)
-    } else {
-        Err(Smoke::NotHere("private network namespaces and eBPF need root"))
+pub(crate) fn smoke() -> [(&'static str, Result<(), Smoke>); 5] {
+    let as_root = |measure: &dyn Fn() -> Result<Report>| {
+        if rustix::process::geteuid().is_root() {
+            measure().map(drop).map_err(Smoke::Failed)
+        } else {
+            Err(Smoke::NotHere("private network namespaces and eBPF need root"))
+        }
     };
     [
         ("engine", engine::measure(true).map(drop).map_err(Smoke::Failed)),
         ("policy", policy::measure(true).map(drop).map_err(Smoke::Failed)),
         ("admission", admission::measure(true, None).map(drop).map_err(Smoke::Failed)),
-        ("kernel", kernel),
+        ("kernel", as_root(&|| kernel(true, None))),
+        ("tuner", as_root(&|| tuner(true))),
     ]
 }
 
@@ -147,13 +153,25 @@ fn kernel(quick: bool, only: Option<Part>) -> Result<Report> {
         bail!("private network namespaces and eBPF need root");
     }
     // The daemon under test and the peers lie beside the program that measures.
-    let mut build = exec::cargo();
-    build.args(["build", "--quiet", "--workspace", "--bin", "governord", "--bin", "test-peer"]);
-    build.args(if quick { &[][..] } else { &["--release"] });
-    exec::run(&mut build)?;
+    build_daemon_and_peer(quick)?;
     let mut measure = bench(quick, "kernel");
     measure.args(only.as_ref().and_then(clap::ValueEnum::to_possible_value).map(|part| part.get_name().to_owned()));
     parse(&mut measure)
+}
+
+fn tuner(quick: bool) -> Result<Report> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("private network namespaces and eBPF need root");
+    }
+    build_daemon_and_peer(quick)?;
+    parse(&mut bench(quick, "tuner"))
+}
+
+fn build_daemon_and_peer(quick: bool) -> Result<()> {
+    let mut build = exec::cargo();
+    build.args(["build", "--quiet", "--workspace", "--bin", "governord", "--bin", "test-peer"]);
+    build.args(if quick { &[][..] } else { &["--release"] });
+    exec::run(&mut build)
 }
 
 /// The command that builds and runs a benchmark of the workspace. A smoke run takes the profile of the tests, which is

@@ -1,6 +1,7 @@
 //! `cargo xtask`: the project's own commands. Every command that needs the tools calls [`setup::ensure`] itself.
 
 mod bench;
+mod deb;
 mod demo;
 mod exec;
 mod replay;
@@ -30,6 +31,8 @@ enum Command {
     Test(test::Args),
     /// Measure what the governor costs, against its targets
     Bench(bench::Args),
+    /// Build a Debian package
+    Deb(deb::Args),
     /// Put recorded decisions to the engine once more
     Replay(replay::Args),
     /// Run the kernel tests on other kernels, emulated
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Deb(args) => deb::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Vm(args) => vm::run(&args),
     };

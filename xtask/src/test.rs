@@ -10,7 +10,7 @@ mod pingora;
 mod tally;
 
 use crate::vm::{self, Share, Tests};
-use crate::{bench, exec, setup};
+use crate::{bench, deb, exec, setup};
 use anyhow::Result;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -40,7 +40,8 @@ const EMULATED_IN_FULL: [Share; 4] = [
 
 /// Tests of many sockets and of whole daemons, which this machine's kernel has passed already: most of an emulated run, and
 /// about load and the daemon's life rather than about a kernel.
-const NOT_EMULATED: [&str; 5] = ["campaign::", "restart::", "scale::", "surroundings::", "verdicts::"];
+const NOT_EMULATED: [&str; 7] =
+    ["campaign::", "restart::", "scale::", "surroundings::", "tuner::", "tuner_proxies::", "verdicts::"];
 
 /// Tests that hold every hook against `ss`, `nstat` or a number of connections made: what one kernel can do differently.
 const ORACLES: [&str; 7] =
@@ -85,6 +86,8 @@ enum Suite {
     Tidy,
     /// Every benchmark in small: that it works, not what it finds
     Bench,
+    /// The Debian package: built, installed in a copy of this machine, started, removed; needs root
+    Deb,
     /// The kernel tests on other kernels, emulated; a kernel that cannot be had is skipped
     Vm,
 }
@@ -114,6 +117,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             Suite::Alerts,
             Suite::Tidy,
             Suite::Bench,
+            Suite::Deb,
             Suite::Vm,
         ] {
             if wants(suite) {
@@ -178,6 +182,7 @@ fn test(suite: Suite, report: &mut Report) {
         Suite::Alerts => report.step("alerts", alerts::run),
         Suite::Tidy => step("tidy", &["--bin", "xtask", "tidy::"]),
         Suite::Bench => report.step("bench", benchmarks),
+        Suite::Deb => report.step("deb", package),
         Suite::Vm => report.step("vm", || emulated(&EMULATED, EMULATED_PROCESSORS)),
     }
 }
@@ -199,6 +204,21 @@ fn benchmarks() -> Tally {
         }
     }
     tally
+}
+
+/// The package counts as one test.
+fn package() -> Tally {
+    match deb::step() {
+        Ok(()) => Tally { passed: 1, ..Tally::default() },
+        Err(deb::Trial::NotHere(why)) => {
+            say(format_args!("SKIP: deb: {why}"));
+            Tally { skipped: 1, ..Tally::default() }
+        }
+        Err(deb::Trial::Failed(error)) => {
+            say(format_args!("{error:#}"));
+            Tally::FAILED
+        }
+    }
 }
 
 fn emulated(shares: &[Share], processors: NonZeroUsize) -> Tally {

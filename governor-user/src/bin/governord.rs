@@ -1,6 +1,6 @@
 //! The daemon's command line. Exit codes: 0 stopped as told, 1 it cannot start or run, 2 usage.
 
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory, Parser, ValueEnum};
 use governor_user::config;
 use governor_user::daemon::{self, settings::Settings};
 use std::io::{IsTerminal, Write};
@@ -21,6 +21,9 @@ struct Cli {
     /// Print the default configuration file and exit
     #[arg(long)]
     print_default_config: bool,
+    /// Print the manual page and exit, for packages
+    #[arg(long, hide = true)]
+    print_manual: bool,
     /// How log lines are written to standard error
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -50,6 +53,9 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     if cli.print_default_config {
         say(&mut std::io::stdout(), &config::template::default_file());
         return Ok(());
+    }
+    if cli.print_manual {
+        return Ok(clap_mangen::Man::new(Cli::command()).section("8").render(&mut std::io::stdout())?);
     }
     let settings = Settings::load(cli.config.clone().or_else(config::default_file))?;
     if cli.check {

@@ -182,6 +182,13 @@ pub(super) enum Command {
         #[arg(long, value_name = "FILE", env = "GOVERNOR_CONFIG", hide_env_values = true, requires = "clean")]
         config: Option<PathBuf>,
     },
+    /// Write the pages of the manual, for packages
+    #[command(hide = true)]
+    Manual {
+        /// Folder to write them to
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
     /// Print a completion script
     Completions {
         /// Shell to write it for

@@ -23,6 +23,7 @@ mod keys;
 mod leases;
 mod listeners;
 mod local;
+mod manual;
 mod namespaces;
 mod pools;
 mod render;

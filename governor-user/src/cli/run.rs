@@ -6,7 +6,7 @@ use super::client::Client;
 use super::render::Style;
 use super::{
     advise, bypass, cgroups, clean, completions, config, doctor, events, explain, explain_listener, key, keys, leases,
-    listeners, namespaces, pools, set, status, tune,
+    listeners, manual, namespaces, pools, set, status, tune,
 };
 use crate::control::api::KeyOverrideRequest;
 use clap::Parser;
@@ -105,6 +105,7 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
         Command::Config { origin } => config::run(&ctl, origin),
         Command::Doctor { clean: false, .. } => doctor::run(&ctl),
         Command::Doctor { clean: true, config } => clean::run(&ctl, config),
+        Command::Manual { folder } => manual::run(&folder),
         Command::Completions { shell } => Ok(completions::run(shell)),
     }
 }

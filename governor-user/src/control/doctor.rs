@@ -1,13 +1,13 @@
 //! `GET /v1/doctor`: what the running daemon knows of itself, one finding each. Pure; the machine is looked at by
 //! `governorctl`, which can do that without a daemon.
 
-use super::api::{Check, CheckStatus};
+use super::api::{Check, CheckStatus, Tuner, TunerState};
 use crate::daemon::view::View;
 use crate::kernel::view::{Health, HookEvent, HookView, Observation, PinState, PinsView};
 
 /// Everything, the kernel's part first.
 #[must_use]
-pub fn checks(view: &View, seen: &Observation, warnings: &[String]) -> Vec<Check> {
+pub fn checks(view: &View, seen: &Observation, tuner: Option<&Tuner>, warnings: &[String]) -> Vec<Check> {
     let mut checks = vec![tier(seen)];
     checks.extend(seen.hooks.iter().map(hook));
     checks.push(pins(&seen.pins));
@@ -24,6 +24,7 @@ pub fn checks(view: &View, seen: &Observation, warnings: &[String]) -> Vec<Check
     }
     checks.push(counts(&seen.health));
     checks.extend(overflows(seen));
+    checks.extend(tuner.map(backlogs));
     let bypass = view.snapshot.bypass;
     checks.push(check(
         "bypass",
@@ -39,6 +40,36 @@ pub fn checks(view: &View, seen: &Observation, warnings: &[String]) -> Vec<Check
     ));
     checks.extend(warnings.iter().map(|warning| check("configuration", CheckStatus::Warn, warning, None)));
     checks
+}
+
+/// Raising a cap alone changes no listener that is there: it has to listen again.
+fn backlogs(tuner: &Tuner) -> Check {
+    let clamped = tuner.listeners.iter().filter(|one| one.plan.limit.as_deref() == Some("somaxconn"));
+    let clamped: Vec<String> = clamped
+        .map(|one| {
+            let wanted = one.plan.wanted.unwrap_or(one.backlog);
+            let (name, netns) = (&one.listener, one.listener.netns);
+            format!("{name} would get {wanted} and network namespace {netns} allows {}", one.backlog)
+        })
+        .collect();
+    let stood_down = tuner.listeners.iter().filter(|one| one.state == TunerState::StoodDown).count();
+    match (clamped.is_empty(), stood_down) {
+        (false, _) => check(
+            "backlogs",
+            CheckStatus::Warn,
+            clamped.join("; "),
+            Some(
+                "raise net.core.somaxconn in that namespace, then restart the listener's owner or let the tuner listen again",
+            ),
+        ),
+        (true, 0) => check("backlogs", CheckStatus::Ok, format!("the tuner is set to {}", tuner.mode), None),
+        (true, _) => check(
+            "backlogs",
+            CheckStatus::Ok,
+            format!("{stood_down} left to whoever set them"),
+            Some("governorctl tune shows which; governorctl tune resume tunes them again"),
+        ),
+    }
 }
 
 fn check(name: &str, status: CheckStatus, detail: impl Into<String>, fix: Option<&str>) -> Check {

@@ -330,8 +330,9 @@ async fn bypass(
 
 async fn doctor(State(handle): State<Handle>) -> Answer<Vec<api::Check>> {
     let view = handle.view().await.ok_or_else(Problem::stopping)?;
+    let tuner = handle.tuner().view().await;
     let settings = handle.settings().lock().await;
-    Ok(Json(super::doctor::checks(&view, &handle.observation(), &settings.loaded().warnings)))
+    Ok(Json(super::doctor::checks(&view, &handle.observation(), tuner.as_ref(), &settings.loaded().warnings)))
 }
 
 /// Names the caller if it may write.

@@ -38,7 +38,7 @@ use crate::control;
 use crate::kernel::{self, Plane};
 use crate::metrics::{self, Recorder};
 use crate::overload;
-use crate::proxy::listener::{self, BoundSocket};
+use crate::proxy::listener::{self, BACKLOG, BoundSocket};
 use crate::proxy::peer::{Allowed, Peer};
 use crate::proxy::session;
 use crate::tuner::Tuner;
@@ -95,11 +95,23 @@ pub async fn run(settings: Settings) -> Result<()> {
     let control = listener::bind(&daemon.control_socket, daemon.control_mode, daemon.control_group.as_deref())
         .context("the control socket cannot be opened")?;
     let scrapes = match daemon.metrics_listen {
-        Some(address) => Some(TcpListener::bind(address).await.with_context(|| {
-            format!("metrics cannot listen on {address}: set daemon.metrics_listen to a free address, or to \"off\"")
-        })?),
+        Some(address) => {
+            let cannot = || {
+                format!(
+                    "metrics cannot listen on {address}: set daemon.metrics_listen to a free address, or to \"off\""
+                )
+            };
+            let listener = TcpListener::bind(address).await.with_context(cannot)?;
+            rustix::net::listen(&listener, BACKLOG.into()).with_context(cannot)?;
+            Some(listener)
+        }
         None => None,
     };
+    if let Some(cap) = somaxconn().filter(|cap| *cap < BACKLOG.into()) {
+        tracing::warn!(
+            "the daemon's own listeners are clamped to a backlog of {cap}, not {BACKLOG}: net.core.somaxconn"
+        );
+    }
     let epoch = next_epoch(&daemon.state_dir)?;
     let mut plane = start_kernel_plane(&config.kernel).await?;
     let seen = plane.observations();
@@ -170,6 +182,11 @@ pub async fn run(settings: Settings) -> Result<()> {
     ended.context("the driver panicked")?;
     tracing::info!("governord has stopped");
     Ok(())
+}
+
+/// `net.core.somaxconn` of the daemon's namespace, if it can be read.
+fn somaxconn() -> Option<u32> {
+    std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok()?.trim().parse().ok()
 }
 
 /// A number that differs from the last start's: it goes into the upper bits of lease and decision ids.

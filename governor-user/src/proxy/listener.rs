@@ -8,6 +8,9 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tokio::net::UnixListener;
 
+/// Backlog of every listener of the daemon, as far as the kernel allows; the runtime would ask for less.
+pub const BACKLOG: u16 = 1024;
+
 /// A bound socket; its file goes away with it.
 #[derive(Debug)]
 pub struct BoundSocket {
@@ -44,6 +47,7 @@ pub fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<BoundSocket> 
     let bound = UnixListener::bind(path);
     rustix::process::umask(before);
     let listener = bound.with_context(|| format!("cannot listen on {shown}"))?;
+    rustix::net::listen(&listener, BACKLOG.into()).with_context(|| format!("cannot listen on {shown}"))?;
     let bound = BoundSocket { listener, file: SocketFile(path.to_owned()) };
     if let Some(name) = group {
         let gid = super::peer::group_id(name).with_context(|| format!("no group named \"{name}\" for {shown}"))?;
