@@ -6,7 +6,7 @@ mod drain;
 mod members;
 mod nested;
 mod pools;
-mod websocket;
+pub(crate) mod websocket;
 mod workers;
 
 use crate::site::{Answer, accounts, chat, cool, gateway, request, send_chat, stats, status_of, upstream};
@@ -70,7 +70,8 @@ fn who_leaves_while_parked_gets_no_slot_and_costs_the_provider_nothing() {
 
 #[test]
 fn killing_the_gateway_in_the_middle_of_streams_frees_every_slot() {
-    let daemon = Setup::new(&accounts(2, 4, "")).start();
+    // Long before the grace of a broken connection: the daemon sees the process end.
+    let daemon = Setup::new(&format!("[node]\nsession_grace = \"1h\"\n{}", accounts(2, 4, ""))).start();
     let upstream = upstream(2, 4);
     let mut gateway = gateway(&upstream, &daemon.socket());
     let mut streams: Vec<_> = (0..6).map(|n| chat(gateway.address, &format!("sk-{n}"))).collect();

@@ -92,7 +92,7 @@ async fn nobody_hops_on_a_lease_of_another_session_or_org() {
     let work = acquired(&governor, ask(&governor, "a").org(governor.key(b"acme"))).await.unwrap();
     let stranger = ask(&governor, "a").org(governor.key(b"other")).hop_of(&work).max_wait(Duration::ZERO);
     assert_eq!(acquired(&governor, stranger).await.unwrap_err().reason(), "pool_exhausted");
-    let mut other = crate::sessions::Raw::greeted(&daemon.socket());
+    let mut other = crate::raw::Raw::greeted(&daemon.socket());
     let hop = governor_common::wire::request::Parent::Hop { lease: work.id() };
     let reply = other.acquire(2, |acquire| {
         acquire.parent = Some(hop);

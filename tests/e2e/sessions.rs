@@ -1,80 +1,15 @@
 //! Sessions: who may open one, what happens when a process, a connection or the daemon ends.
 
+use crate::raw::Raw;
 use crate::world::{ask, client, config, daemon, lease, soon, until};
 use bytes::BytesMut;
 use governor_client::Governor;
 use governor_common::wire::reply::{ErrorCode, Reply};
-use governor_common::wire::request::{Acquire, Hello, Request};
-use governor_common::wire::{VERSION, codec, frame};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use governor_common::wire::request::{Acquire, Request};
+use governor_common::wire::{codec, frame};
+use std::io::{ErrorKind, Write};
 use std::time::Duration;
 use support::daemon::Setup;
-
-/// A proxy that speaks the protocol by hand.
-pub(crate) struct Raw {
-    stream: UnixStream,
-    buffer: BytesMut,
-}
-
-impl Raw {
-    fn connect(socket: &Path) -> Self {
-        let stream = UnixStream::connect(socket).unwrap();
-        stream.set_read_timeout(Some(crate::world::SOON)).unwrap();
-        Self { stream, buffer: BytesMut::new() }
-    }
-
-    pub(crate) fn greeted(socket: &Path) -> Self {
-        Self::greeted_as(socket, VERSION)
-    }
-
-    fn greeted_as(socket: &Path, version: u16) -> Self {
-        let mut raw = Self::connect(socket);
-        raw.send(1, &Request::Hello(Hello { version, name: "raw".to_owned(), resume: None }));
-        assert!(matches!(raw.reply_to(1), Reply::Welcome(welcome) if welcome.version == version));
-        raw
-    }
-
-    /// One request of the pool, changed by `with`, and its answer.
-    pub(crate) fn acquire(&mut self, id: u32, with: impl FnOnce(&mut Acquire)) -> Reply {
-        let mut acquire = Acquire { pool: "chat".to_owned(), ..Acquire::default() };
-        with(&mut acquire);
-        self.send(id, &Request::Acquire(acquire));
-        self.reply_to(id)
-    }
-
-    fn send(&mut self, id: u32, request: &Request) {
-        let mut bytes = BytesMut::new();
-        codec::encode_request(request, id, &mut bytes).unwrap();
-        self.stream.write_all(&bytes).unwrap();
-    }
-
-    fn reply_to(&mut self, id: u32) -> Reply {
-        loop {
-            let (request, reply) = self.next().expect("the session lives");
-            if request == id && reply != Reply::Parked {
-                return reply;
-            }
-        }
-    }
-
-    /// The next reply; `None` when the daemon closed the connection.
-    fn next(&mut self) -> Option<(u32, Reply)> {
-        loop {
-            if let Some(frame) = frame::decode_frame(&mut self.buffer).unwrap() {
-                return Some((frame.request, codec::parse_reply(&frame).unwrap()));
-            }
-            let mut chunk = [0; 4096];
-            match self.stream.read(&mut chunk) {
-                Ok(0) => return None,
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
-                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
-                Err(error) => panic!("{error}"),
-            }
-        }
-    }
-}
 
 fn acquire() -> Request {
     Request::Acquire(Acquire { pool: "chat".to_owned(), ..Acquire::default() })

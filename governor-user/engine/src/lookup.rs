@@ -54,6 +54,12 @@ impl Engine {
         self.pools.get(pool.index())?.traffic.find(name)
     }
 
+    /// The name of a kind of traffic.
+    #[must_use]
+    pub fn traffic_name(&self, pool: PoolId, traffic: TrafficId) -> Option<&str> {
+        Some(self.pools.get(pool.index())?.traffic.get(traffic)?.policy.name.as_str())
+    }
+
     /// C of a pool over all members that count now.
     #[must_use]
     pub fn capacity(&self, pool: PoolId) -> Option<u32> {

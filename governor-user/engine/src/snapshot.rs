@@ -193,6 +193,8 @@ pub struct LeaseView {
     pub key: Option<KeyId>,
     /// Org.
     pub org: Option<OrgId>,
+    /// Class of its org or key by now.
+    pub class: Option<ClassId>,
     /// Kind of traffic.
     pub traffic: Option<TrafficId>,
     /// Priority.
@@ -205,6 +207,8 @@ pub struct LeaseView {
     pub child: bool,
     /// Holds no slot: its holder is idle.
     pub suspended: bool,
+    /// It may be reclaimed when its client's socket is gone.
+    pub ends_with_client: bool,
     /// Its client's socket is gone.
     pub client_gone: bool,
     /// Where it was asked for.

@@ -42,6 +42,10 @@ fn text(status: &Status, style: Style) -> String {
     for line in &status.degraded {
         facts.add("degraded", style.red(line));
     }
+    if status.awaited > 0 {
+        let line = format!("{} leases of the daemon before count until their proxies are back", status.awaited);
+        facts.add("restart", style.yellow(&line));
+    }
     for lost in &status.lost {
         facts.add("leaks", style.yellow(&leaks(lost)));
     }
@@ -180,6 +184,7 @@ mod tests {
             bypass: Bypass::default(),
             draining: false,
             sessions: Vec::new(),
+            awaited: 0,
             lost: Vec::new(),
             node: Node { counted: 0, cap: 1000, parked: 0, max_parked: 500 },
             pools: Vec::new(),
@@ -235,6 +240,7 @@ mod tests {
                 Session { id: 2, name: "gateway-b".into(), pid: None, uid: 33, leases: 0 },
             ],
             node: Node { counted: 801, cap: 0, parked: 14, max_parked: 500 },
+            awaited: 3,
             lost: vec![LostLeases { site: Some("src/chat.rs:42".into()), expired: 1, reclaimed: 7 }],
             pools: vec![PoolSummary { name: "chat".into(), capacity: 98, in_flight: 95, parked: 14, congested: true }],
             kernel: Health { drift: 2, audits: 40, audits_failed: 1, ..Health::default() },
@@ -252,6 +258,7 @@ mod tests {
         kernel     tier netlink, 40 audits, 2 connections of drift repaired, 1 audits failed
         degraded   kernel: tracepoint not used: no kernel BTF
                    state: folder is read-only
+        restart    3 leases of the daemon before count until their proxies are back
         leaks      at src/chat.rs:42: 1 expired, 7 outlived their client
         warning    pools.chat.min_guarantee: 60 keys of 2 do not fit 98 slots
 

@@ -99,6 +99,9 @@ pub struct Status {
     pub draining: bool,
     /// Connected proxies, by id.
     pub sessions: Vec<Session>,
+    /// Leases of the daemon's life before that count until their holders are back, for some seconds after its start.
+    #[serde(default)]
+    pub awaited: u32,
     /// Leases that their holders lost since the daemon started, by where they were asked for; the most first.
     #[serde(default)]
     pub lost: Vec<LostLeases>,

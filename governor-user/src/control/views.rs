@@ -51,6 +51,7 @@ pub fn status(view: &View, seen: &Observation, report: &Report, started: Instant
                 leases: session.leases,
             })
             .collect(),
+        awaited: view.awaited,
         lost: lost(view),
         node: api::Node {
             counted: view.snapshot.node_counted,

@@ -72,6 +72,7 @@ impl Driver {
             bypass_remaining: self.parts.bypass.remaining(wall),
             draining: self.stop_by.is_some(),
             node: self.parts.policy.node.clone(),
+            awaited: self.awaited(),
             clients: self.clients.counts(),
             sites: self.sites.names(),
             records: [

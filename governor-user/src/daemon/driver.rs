@@ -4,9 +4,11 @@
 use super::archive::Archive;
 use super::audit::{Audit, ITSELF, event};
 use super::bypass::Bypass;
+use super::checkpoint::{Checkpoint, Former};
 use super::clients::{Clients, Subject};
 use super::clock;
 use super::demand::Demand;
+use super::former::Formers;
 use super::journal::Journal;
 use super::key_overrides::KeyOverrides;
 use super::labels::Labels;
@@ -67,6 +69,10 @@ pub struct Parts {
     pub page: Option<SignalPage>,
     /// The ends of connections, where programs tell of them.
     pub closings: Option<Closings>,
+    /// What the life before left.
+    pub former: Vec<Former>,
+    /// Where this one leaves what it holds.
+    pub checkpoint: Checkpoint,
 }
 
 #[derive(Debug)]
@@ -78,6 +84,8 @@ pub(super) struct Session {
     pub(super) name: Option<String>,
     /// Of the protocol.
     pub(super) version: u16,
+    /// The session it goes on from, of the life before; until it asks for something new.
+    pub(super) former: Option<SessionId>,
 }
 
 /// The state.
@@ -85,6 +93,7 @@ pub(super) struct Session {
 pub struct Driver {
     pub(super) parts: Parts,
     pub(super) sessions: BTreeMap<SessionId, Session>,
+    pub(super) formers: Formers,
     pub(super) journal: Journal,
     pub(super) labels: Labels,
     pub(super) sites: Sites,
@@ -118,6 +127,7 @@ impl Driver {
         let mut driver = Self {
             parts,
             sessions: BTreeMap::new(),
+            formers: Formers::default(),
             journal: Journal::default(),
             labels: Labels::default(),
             sites: Sites::default(),
@@ -134,11 +144,20 @@ impl Driver {
             flush_by: None,
         };
         driver.restore_key_overrides(now);
+        // They count from now on, however long the start took.
+        let former = std::mem::take(&mut driver.parts.former);
+        driver.restore_leases(former, clock::now());
         driver
     }
 
     /// Runs until a stop is over or every sender is gone.
-    pub async fn run(mut self, mut inbox: mpsc::Receiver<Message>, mut reports: watch::Receiver<Arc<Report>>) {
+    pub async fn run(mut self, inbox: mpsc::Receiver<Message>, reports: watch::Receiver<Arc<Report>>) {
+        self.serve(inbox, reports).await;
+        let held = self.held_now();
+        self.parts.checkpoint.finish(held);
+    }
+
+    async fn serve(&mut self, mut inbox: mpsc::Receiver<Message>, mut reports: watch::Receiver<Arc<Report>>) {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
             let timer = self.next_timer();
@@ -175,7 +194,8 @@ impl Driver {
     pub fn handle(&mut self, message: Message, now: Instant) {
         match message {
             Message::Opened { session, peer, outbox } => {
-                self.sessions.insert(session, Session { peer, outbox: Some(outbox), name: None, version: 1 });
+                self.sessions
+                    .insert(session, Session { peer, outbox: Some(outbox), name: None, version: 1, former: None });
             }
             Message::Requests { session, requests } => {
                 for (id, request) in requests {
@@ -219,8 +239,9 @@ impl Driver {
     pub fn tick(&mut self, now: Instant) {
         if self.parts.engine.poll_timeout().is_some_and(|at| at <= now) {
             self.parts.engine.handle_timeout(now);
-            // A cool-down may be over.
+            // A cool-down may be over, a lease too.
             self.limits_stale = true;
+            self.parts.checkpoint.touch(now);
         }
         if self.parts.engine.is_bypassed() && !self.parts.bypass.is_on(clock::wall_seconds()) {
             self.parts.audit.record(&event(ITSELF, "bypass", "", &"on", &"off", None));
@@ -236,6 +257,7 @@ impl Driver {
         self.tell_limits();
         self.show_page(now);
         self.flush(now);
+        self.checkpoint(now);
     }
 
     fn next_timer(&self) -> Option<Instant> {
@@ -254,6 +276,7 @@ impl Driver {
             self.clients.due(),
             self.stop_by,
             self.flush_by,
+            self.parts.checkpoint.due(),
             self.page_due(),
         ]
         .into_iter()

@@ -11,10 +11,12 @@ mod answers;
 pub mod archive;
 pub mod audit;
 pub mod bypass;
+pub mod checkpoint;
 pub mod clients;
 pub mod clock;
 pub mod demand;
 pub mod driver;
+mod former;
 pub mod handle;
 pub mod journal;
 pub mod key_orders;
@@ -46,6 +48,7 @@ use anyhow::{Context, Result};
 use archive::Archive;
 use audit::Audit;
 use bypass::Bypass;
+use checkpoint::Checkpoint;
 use demand::Demand;
 use driver::{Driver, Parts};
 use governor_common::wire::codec;
@@ -120,6 +123,9 @@ pub async fn run(settings: Settings) -> Result<()> {
     let reports = overload::watch::spawn(config.overload.clone(), config.cgroups.clone(), seen.clone(), carried)
         .context("the system refuses a thread")?;
     let recorder = Recorder::default();
+    let former = checkpoint::load(&daemon.state_dir);
+    // The first numbers stand for the sessions of the life before.
+    let first_session = former.len().try_into().unwrap_or(u64::MAX).saturating_add(1);
     let parts = Parts {
         engine: Engine::new(config.policy.clone(), epoch)?,
         epoch,
@@ -134,6 +140,8 @@ pub async fn run(settings: Settings) -> Result<()> {
         recorder: recorder.clone(),
         page: signal_page(epoch),
         closings: plane.take_closings(),
+        former,
+        checkpoint: Checkpoint::open(&daemon.state_dir),
     };
     let (inbox, messages) = mpsc::channel(INBOX);
     let driver = Driver::new(parts, inbox.downgrade(), started);
@@ -148,7 +156,7 @@ pub async fn run(settings: Settings) -> Result<()> {
     );
     let handle = Handle::new(inbox.clone(), seen, reports, settings, recorder, tuner.clone(), started);
 
-    tokio::spawn(accept_proxies(proxies, allowed, inbox.clone()));
+    tokio::spawn(accept_proxies(proxies, allowed, inbox.clone(), first_session));
     let routes = control::server::routes(handle.clone());
     let control_service = routes.into_make_service_with_connect_info::<control::server::Caller>();
     let BoundSocket { listener, file } = control;
@@ -280,8 +288,7 @@ async fn reload(handle: &Handle) {
 }
 
 /// Accepts proxies for as long as the daemon runs.
-async fn accept_proxies(socket: BoundSocket, allowed: Allowed, driver: mpsc::Sender<Message>) {
-    let mut next_session = 1;
+async fn accept_proxies(socket: BoundSocket, allowed: Allowed, driver: mpsc::Sender<Message>, mut next_session: u64) {
     let mut spare = File::open("/dev/null").ok();
     loop {
         match socket.listener.accept().await {

@@ -25,6 +25,9 @@ impl Driver {
             Output::Grant(grant) => {
                 self.parts.recorder.waited(grant.waited);
                 self.note_granted(&grant);
+                if grant.lease.is_some() {
+                    self.parts.checkpoint.touch(clock::now());
+                }
                 self.clients.answered(grant.session, grant.request, grant.lease);
                 self.send(grant.session, grant.request.0, &translate::grant(&self.parts.engine, &grant));
             }
@@ -64,7 +67,12 @@ impl Driver {
             }
             Output::TierAsk { session, org } => {
                 tracing::debug!(session = session.0, org = %translate::org_hash(org), "tier asked for");
-                self.send_since_two(session, &Reply::TierAsk { org: translate::org_hash(org) });
+                // Whoever knows of tiers may answer for the org.
+                let asked = Some(session).filter(|session| self.speaks_two(*session));
+                let asked = asked.or_else(|| self.connected().map(|(id, _)| *id).find(|id| self.speaks_two(*id)));
+                if let Some(session) = asked {
+                    self.send(session, 0, &Reply::TierAsk { org: translate::org_hash(org) });
+                }
             }
             // Only `register` asks, and it takes its answers itself.
             Output::Registered { .. } => {}
@@ -110,9 +118,13 @@ impl Driver {
 
     /// Says what sessions of protocol version 1 know nothing of.
     fn send_since_two(&self, session: SessionId, reply: &Reply) {
-        if self.sessions.get(&session).is_some_and(|state| state.version >= 2) {
+        if self.speaks_two(session) {
             self.send(session, 0, reply);
         }
+    }
+
+    fn speaks_two(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|state| state.version >= 2)
     }
 
     fn keep(&mut self, entry: Entry) {

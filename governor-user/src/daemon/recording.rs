@@ -33,6 +33,7 @@ impl Driver {
         now: Instant,
     ) {
         self.open_segment(now);
+        self.parts.checkpoint.touch(now);
         let engine = &self.parts.engine;
         let pool = engine.pool_of(new).and_then(|pool| engine.pool_name(pool)).unwrap_or_default();
         self.parts.demand.held(session, old, new, (pool, key, org), now);
@@ -41,10 +42,12 @@ impl Driver {
     /// A lease runs no longer: it is over, or suspended.
     pub(super) fn note_ended(&mut self, lease: LeaseId, now: Instant) {
         self.parts.demand.ended(lease, now);
+        self.parts.checkpoint.touch(now);
     }
 
     pub(super) fn note_gone(&mut self, session: SessionId, now: Instant) {
         self.parts.demand.gone(session, now);
+        self.parts.checkpoint.touch(now);
     }
 
     pub(super) fn flush(&mut self, now: Instant) {

@@ -23,6 +23,7 @@ impl Driver {
             }
             Request::Acquire(acquire) => match translate::acquire(&self.parts.engine, session, id, &acquire, now) {
                 Ok(mut input) => {
+                    self.end_former(session, now);
                     input.site = self.sites.id(acquire.site.as_deref().or(acquire.endpoint.as_deref()));
                     self.learn(input.key, acquire.label.as_deref());
                     if let Some(client) = acquire.client {
@@ -105,6 +106,7 @@ impl Driver {
                 "session opened"
             );
             state.name = Some(hello.name.clone());
+            state.former = hello.resume.and_then(|number| self.formers.of(state.peer, number));
             state.version = hello.version.min(VERSION);
         }
         self.parts.engine.handle_input(Input::SessionOpened { session }, now);
@@ -159,6 +161,7 @@ impl Driver {
                 known.push((held.lease, 0));
                 continue;
             };
+            input.lease = self.formers.lease(held.lease).unwrap_or(input.lease);
             // A lease is handed over only between connections of one process; a stranger's claim is entered anew.
             let holder = self.parts.engine.holder(input.lease);
             if holder.is_some_and(|holder| !self.same_process(holder, session)) {
@@ -186,6 +189,7 @@ impl Driver {
             }
         }
         tracing::info!(session = session.0, leases = known.len(), "leases registered");
+        self.parts.checkpoint.hurry(now);
         self.send(session, id, &Reply::Registered { leases: known });
     }
 
@@ -197,10 +201,10 @@ impl Driver {
     }
 
     fn same_process(&self, one: SessionId, other: SessionId) -> bool {
-        let peer = |session: SessionId| self.sessions.get(&session).map(|state| state.peer);
-        match (peer(one), peer(other)) {
-            (Some(one), Some(other)) => one.pid.is_some() && one == other,
-            _ => false,
-        }
+        let peer = |session: SessionId| {
+            let live = self.sessions.get(&session).map(|state| state.peer);
+            live.or_else(|| self.formers.peer(session))
+        };
+        peer(one).zip(peer(other)).is_some_and(|(one, other)| one.is_same_process(&other))
     }
 }

@@ -33,6 +33,8 @@ pub struct View {
     pub draining: bool,
     /// Limits of the node.
     pub node: NodePolicy,
+    /// Leases of the life before that count until their holders are back.
+    pub awaited: u32,
     /// Connections of clients, and how their ends were learnt of.
     pub clients: Counts,
     /// Names of the places that leases are counted by.

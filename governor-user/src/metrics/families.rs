@@ -211,6 +211,8 @@ fn leases(page: &mut Page, view: &View) {
         "Leases that their holder lost, by where in the proxy they were asked for",
         lost.collect(),
     );
+    let awaited = "Leases of the daemon's life before that count until their holders are back";
+    page.gauge("leases_awaited", awaited, vec![(Vec::new(), view.awaited.into())]);
     let clients = &view.clients;
     let known = [("told", clients.followed), ("asked", clients.asked_for)];
     let rows =
@@ -330,6 +332,7 @@ mod tests {
             bypass_remaining: None,
             draining: false,
             node: NodePolicy::default(),
+            awaited: 0,
             clients: Counts::default(),
             sites: BTreeMap::new(),
             records: Vec::new(),

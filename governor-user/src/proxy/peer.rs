@@ -3,10 +3,11 @@
 use anyhow::{Context, Result};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 
 /// The peer of a Unix stream socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
     /// Its process; `None` when it lives in a foreign pid namespace.
     pub pid: Option<u32>,
@@ -14,6 +15,9 @@ pub struct Peer {
     pub uid: u32,
     /// Its group.
     pub gid: u32,
+    /// When its process began, in clock ticks since the machine started: a number that is used again is told by it. `None`
+    /// where that cannot be read.
+    pub started: Option<u64>,
 }
 
 impl Peer {
@@ -25,7 +29,22 @@ impl Peer {
         let credentials =
             rustix::net::sockopt::socket_peercred(socket).context("cannot read the peer's credentials")?;
         let pid = u32::try_from(credentials.pid.as_raw_nonzero().get()).ok();
-        Ok(Self { pid, uid: credentials.uid.as_raw(), gid: credentials.gid.as_raw() })
+        let started = pid.and_then(process_started);
+        Ok(Self { pid, uid: credentials.uid.as_raw(), gid: credentials.gid.as_raw(), started })
+    }
+
+    /// Whether both are one process of one user. Of a process in a foreign pid namespace nobody knows.
+    #[must_use]
+    pub fn is_same_process(&self, other: &Self) -> bool {
+        self.pid.is_some() && self == other
+    }
+
+    /// Whether its process may still be there.
+    #[must_use]
+    pub fn may_live(&self) -> bool {
+        let Some(pid) = self.pid else { return true };
+        std::fs::exists(format!("/proc/{pid}")).unwrap_or(true)
+            && self.started.is_none_or(|started| process_started(pid).is_none_or(|now| now == started))
     }
 }
 
@@ -54,6 +73,12 @@ impl ExitWatch {
             None => std::future::pending().await,
         }
     }
+}
+
+/// Field 22 of `/proc/PID/stat`. The name in field 2 may hold anything, but no field after it has a parenthesis.
+fn process_started(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 /// Which users may open a session.
@@ -118,16 +143,30 @@ mod tests {
 
     #[test]
     fn an_empty_list_leaves_it_to_the_sockets_mode() {
-        let peer = Peer { pid: None, uid: 1000, gid: 1000 };
+        let peer = Peer { pid: None, uid: 1000, gid: 1000, started: None };
         assert!(Allowed::from_names(&[]).unwrap().permits(&peer));
         let only = Allowed::from_names(&["1001".to_owned()]).unwrap();
         assert!(!only.permits(&peer) && only.permits(&Peer { uid: 0, ..peer }));
     }
 
+    #[test]
+    fn a_process_is_told_from_a_later_one_of_its_number() {
+        let pid = std::process::id();
+        let started = process_started(pid);
+        assert!(started.is_some_and(|ticks| ticks > 0));
+        let me = Peer { pid: Some(pid), uid: 0, gid: 0, started };
+        let earlier = Peer { started: started.map(|ticks| ticks - 1), ..me };
+        assert!(me.is_same_process(&me) && !me.is_same_process(&earlier));
+        let foreign = Peer { pid: None, ..me };
+        assert!(!foreign.is_same_process(&foreign));
+        let nobody = Peer { pid: Some(u32::MAX), ..me };
+        assert_eq!([me, earlier, foreign, nobody].map(|peer| peer.may_live()), [true, false, true, false]);
+    }
+
     #[tokio::test]
     async fn the_end_of_a_process_is_seen() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let watch = ExitWatch::of(&Peer { pid: Some(child.id()), uid: 0, gid: 0 });
+        let watch = ExitWatch::of(&Peer { pid: Some(child.id()), uid: 0, gid: 0, started: None });
         child.kill().unwrap();
         tokio::time::timeout(std::time::Duration::from_secs(10), watch.exited()).await.unwrap();
         child.wait().unwrap();

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use support::daemon::Setup;
 
 /// The example handshake of RFC 6455, 1.3.
-const HANDSHAKE: &str = "Authorization: Bearer sk-one\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+pub(crate) const HANDSHAKE: &str = "Authorization: Bearer sk-one\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPTED: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 

@@ -1,0 +1,128 @@
+//! Leases of the life before: counted as their sessions' were, until their holders register them, ask for something new
+//! without having done so, or the grace is over. Then whoever waits for their slots gets them.
+
+use super::checkpoint::{Former, FormerLease};
+use super::clock;
+use super::driver::Driver;
+use super::translate;
+use crate::proxy::peer::Peer;
+use governor_engine::id::{LeaseId, SessionId};
+use governor_engine::io::{Input, Kind, Output, Priority};
+use governor_engine::snapshot::LeaseView;
+use governor_engine::time::Instant;
+use std::collections::BTreeMap;
+
+/// What is left of the life before.
+#[derive(Debug, Default)]
+pub(super) struct Formers {
+    /// The ids of this life by those of the last.
+    leases: BTreeMap<u64, LeaseId>,
+    /// Sessions that stand for those of the last life: whose, and its number then.
+    sessions: BTreeMap<SessionId, (Peer, u64)>,
+}
+
+impl Formers {
+    /// The lease of this life that stands for one of the last.
+    pub(super) fn lease(&self, old: u64) -> Option<LeaseId> {
+        self.leases.get(&old).copied()
+    }
+
+    /// Whose a session of the last life was.
+    pub(super) fn peer(&self, session: SessionId) -> Option<Peer> {
+        self.sessions.get(&session).map(|(peer, _)| *peer)
+    }
+
+    /// The session that stands for the one a proxy had in the last life.
+    pub(super) fn of(&self, peer: Peer, number: u64) -> Option<SessionId> {
+        let mine = |(_, (of, was)): &(&SessionId, &(Peer, u64))| peer.is_same_process(of) && *was == number;
+        self.sessions.iter().find(mine).map(|(session, _)| *session)
+    }
+}
+
+impl Driver {
+    /// Counts what the life before left.
+    pub(super) fn restore_leases(&mut self, formers: Vec<Former>, now: Instant) {
+        for (former, session) in formers.into_iter().zip((1..).map(SessionId)) {
+            for lease in &former.leases {
+                let Some(mut input) = translate::held(&self.parts.engine, session, &lease.held()) else { continue };
+                input.site = self.sites.id(lease.site.as_deref());
+                self.parts.engine.handle_input(Input::Register(input), now);
+                while let Some(output) = self.parts.engine.poll_output() {
+                    if let Output::Registered { new: Some(new), .. } = output {
+                        self.formers.leases.insert(lease.id, new);
+                    }
+                }
+            }
+            self.formers.sessions.insert(session, (former.peer, former.session));
+            self.parts.engine.handle_input(Input::SessionLost { session }, now);
+        }
+        let leases = self.awaited();
+        if leases > 0 {
+            // By their ids of this life, in which they are registered: it may be as short.
+            let held = self.held_now();
+            self.parts.checkpoint.put(held, now, now);
+            tracing::info!(leases, "leases of the life before count until their holders are back");
+        }
+    }
+
+    /// Leases of the life before whose holders have not said anything yet.
+    pub(super) fn awaited(&self) -> u32 {
+        self.formers.sessions.keys().map(|session| self.parts.engine.leases_of(*session)).sum()
+    }
+
+    /// A proxy goes on with new work: what it had in the last life and has not registered has ended.
+    pub(super) fn end_former(&mut self, session: SessionId, now: Instant) {
+        let former = self.sessions.get_mut(&session).and_then(|state| state.former.take());
+        if let Some(session) = former {
+            self.note_gone(session, now);
+            self.parts.engine.handle_input(Input::SessionGone { session }, now);
+        }
+    }
+
+    /// Keeps what is held for the next life, if it is time.
+    pub(super) fn checkpoint(&mut self, now: Instant) {
+        if self.parts.checkpoint.due().is_none_or(|due| now < due) {
+            return;
+        }
+        let held = self.held_now();
+        self.parts.checkpoint.put(held, now, clock::now());
+    }
+
+    /// What every session holds.
+    pub(super) fn held_now(&self) -> Vec<Former> {
+        let mut sessions: BTreeMap<SessionId, Former> = BTreeMap::new();
+        let sites = self.sites.names();
+        // What is suspended holds no slot.
+        for lease in self.parts.engine.leases().into_iter().filter(|lease| !lease.suspended) {
+            let live = self.sessions.get(&lease.session).map(|state| (state.peer, lease.session.0));
+            let Some((peer, session)) = live.or_else(|| self.formers.sessions.get(&lease.session).copied()) else {
+                continue;
+            };
+            let of = sessions.entry(lease.session).or_insert_with(|| Former { session, peer, leases: Vec::new() });
+            of.leases.push(FormerLease { site: sites.get(&lease.site).cloned(), ..self.former_lease(&lease) });
+        }
+        sessions.into_values().collect()
+    }
+
+    fn former_lease(&self, lease: &LeaseView) -> FormerLease {
+        let engine = &self.parts.engine;
+        FormerLease {
+            id: lease.lease.0,
+            pool: engine.pool_name(lease.pool).unwrap_or_default().to_owned(),
+            member: lease.member.and_then(|member| engine.member_name(lease.pool, member)).map(str::to_owned),
+            key: lease.key.map(|key| translate::hash(key).to_string()),
+            org: lease.org.map(|org| translate::org_hash(org).to_string()),
+            class: lease.class.and_then(|class| engine.class_name(class)).map(str::to_owned),
+            traffic: lease.traffic.and_then(|traffic| engine.traffic_name(lease.pool, traffic)).map(str::to_owned),
+            site: None,
+            priority: match lease.priority {
+                Priority::Critical => 1,
+                Priority::Normal => 0,
+                Priority::Sheddable => -1,
+            },
+            reattach: lease.kind == Kind::Reattach,
+            ends_with_client: lease.ends_with_client,
+            age_ms: translate::millis(clock::now().since(lease.granted)),
+        }
+    }
+}
