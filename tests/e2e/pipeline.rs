@@ -106,9 +106,7 @@ fn an_org_at_its_ceiling_is_asked_for_of_a_proxy_that_can_answer() {
     let mut new = Raw::greeted(&daemon.socket());
     let org = governor_common::wire::KeyHash([7; 16]);
     assert!(matches!(old.acquire(2, |acquire| acquire.org = Some(org)), Reply::Grant(_)));
-    let asked = std::iter::from_fn(|| new.next()).find_map(|(_, reply)| match reply {
-        Reply::TierAsk { org } => Some(org),
-        _ => None,
-    });
+    let asked = std::iter::from_fn(|| new.next())
+        .find_map(|(_, reply)| if let Reply::TierAsk { org } = reply { Some(org) } else { None });
     assert_eq!(asked, Some(org), "the old proxy reached it and knows nothing of tiers");
 }

@@ -39,10 +39,10 @@ impl Raw {
     fn hello(socket: &Path, version: u16, resume: Option<u64>) -> Self {
         let mut raw = Self::connect(socket);
         raw.send(1, &Request::Hello(Hello { version, name: "raw".to_owned(), resume }));
-        match raw.reply_to(1) {
-            Reply::Welcome(welcome) if welcome.version == version => raw.session = welcome.session,
-            other => panic!("no welcome: {other:?}"),
-        }
+        let reply = raw.reply_to(1);
+        let Reply::Welcome(welcome) = reply else { panic!("no welcome: {reply:?}") };
+        assert_eq!(welcome.version, version);
+        raw.session = welcome.session;
         raw
     }
 

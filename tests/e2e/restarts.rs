@@ -36,10 +36,8 @@ fn crash(daemon: &mut Daemon, kept: usize) {
 }
 
 fn granted(reply: &Reply) -> u64 {
-    match reply {
-        Reply::Grant(grant) => grant.lease,
-        other => panic!("no grant: {other:?}"),
-    }
+    let Reply::Grant(grant) = reply else { panic!("no grant: {reply:?}") };
+    grant.lease
 }
 
 #[test]
