@@ -227,10 +227,11 @@ async fn requests_that_wait_for_slots_show_at_the_proxys_listener() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proxy_that_runs_out_of_descriptors_sheds_by_priority_and_lets_probes_pass() {
-    // This process has more than one in a thousand of its descriptors open.
+    // More than one in a thousand of this process's descriptors is open.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.expect("it is limited");
+    let files: Vec<std::fs::File> = (0..limit / 1000 + 10).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
     let ranges = "[overload]\nmode = \"enforce\"\nhold = \"0s\"\ndescriptors_lo = 0\ndescriptors_hi = 1\n";
     let daemon = Setup::new(&format!("{ranges}{}", pool(1, 8, ""))).start();
-    let files: Vec<std::fs::File> = (0..30).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
     let governor = client(&daemon.socket()).await;
     let mut overload = governor.overload();
     let told = *soon(overload.wait_for(|signal| signal.level == Level::Overloaded)).await.unwrap();
