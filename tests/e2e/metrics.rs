@@ -55,6 +55,12 @@ async fn every_refusal_has_one_reason_and_the_reasons_add_up() {
     assert_eq!(refusal(&governor, "e", Duration::from_secs(30)).await.reason(), "key_queue_full");
 
     let series = scrape(address);
+    let light = |reason: &str| {
+        series.get(&format!("governor_light_refusals_total{{pool=\"chat\",reason=\"{reason}\"}}")).copied()
+    };
+    // "a" held its share; the others held nothing.
+    let by_reason = [light("fair_share"), light("pool_exhausted"), light("key_queue_full")];
+    assert_eq!(by_reason, [None, Some(2.0), Some(1.0)]);
     let shed = |scope: &str, reason: &str| {
         series.get(&format!("governor_shed_total{{pool=\"chat\",reason=\"{reason}\",scope=\"{scope}\"}}")).copied()
     };

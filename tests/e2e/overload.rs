@@ -1,5 +1,6 @@
 //! Overload signals from the kernel's own figures to a connected proxy.
 
+use crate::metrics::scrape;
 use crate::world::{SOON, ask, client, lease, pool, soon};
 use governor_client::{AcquireRequest, Governor, Kind, Level, MemberNews, Priority, cause};
 use std::net::TcpStream;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use support::cgroup::Cgroup;
-use support::daemon::Setup;
+use support::daemon::{Setup, free_port};
 use support::netns::Netns;
 use support::peer::Peer;
 
@@ -96,9 +97,10 @@ fn messages_of_the_kernel_programs_reach_the_log_at_debug_level_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_accept_queue_in_front_of_an_idle_proxy_refuses_nothing_and_is_explained() {
     let (listener, address) = stalled(2);
-    let enforce = "[overload]\nmode = \"enforce\"\n";
+    let (enforce, scraped) = ("[overload]\nmode = \"enforce\"\n", free_port());
     let daemon = Setup::new(&format!("{enforce}{}", pool(1, 8, "")))
         .env("GOVERNOR_OVERLOAD_PORTS", &address.port().to_string())
+        .metrics(scraped)
         .start();
     let governor = client(&daemon.socket()).await;
     let mut overload = governor.overload();
@@ -112,7 +114,15 @@ async fn a_full_accept_queue_in_front_of_an_idle_proxy_refuses_nothing_and_is_ex
     daemon.wait_for(&format!("/v1/verdicts?listener={place}"), |rows| rows[0]["verdict"] == "acceptor_stalled");
     let explained = String::from_utf8(daemon.ctl(&["explain", "listener", &place]).stdout).unwrap();
     assert!(explained.contains("3 of at most 3 connections wait and nothing was accepted for"), "{explained}");
+    let series = scrape(scraped);
+    assert_eq!(series.get("governor_monitor_pressure_ratio{cause=\"accept_fill\"}"), Some(&1.0));
+    let port = format!("port=\"{}\"", address.port());
+    let verdicts: Vec<_> = series.keys().filter(|name| name.starts_with("governor_listener_verdict{")).collect();
+    let own: Vec<_> = verdicts.iter().filter(|name| name.contains(&port)).collect();
+    assert!(own.len() == 1 && own[0].contains("verdict=\"acceptor_stalled\""), "{own:?}");
     let events = daemon.get("/v1/events?last_seconds=3600");
+    let judged = events.as_array().unwrap().iter().any(|event| event["action"] == "verdict");
+    assert!(judged, "{events}");
     let rose = events.as_array().unwrap().iter().find(|event| event["action"] == "level").unwrap();
     assert_eq!((&rose["before"], &rose["by"]), (&"normal".into(), &"governord".into()), "{rose}");
     assert!(rose["reason"].as_str().is_some_and(|why| why.contains("accept_fill")), "{rose}");

@@ -12,6 +12,7 @@ struct World {
     now: u64,
     view: ListenerView,
     namespace: NamespaceCounters,
+    recent: NamespaceCounters,
 }
 
 impl World {
@@ -25,7 +26,13 @@ impl World {
             overflows_total: Some(0),
             ..ListenerView::bare(443)
         };
-        let mut world = Self { history: History::default(), now: 1_000, view, namespace: NamespaceCounters::default() };
+        let mut world = Self {
+            history: History::default(),
+            now: 1_000,
+            view,
+            namespace: NamespaceCounters::default(),
+            recent: NamespaceCounters::default(),
+        };
         world.tick(|_| {});
         world
     }
@@ -51,7 +58,7 @@ impl World {
             generation: 0,
             somaxconn: Some(4096),
             counters: self.namespace,
-            recent: NamespaceCounters::default(),
+            recent: self.recent,
             conntrack: crate::kernel::view::Conntrack::Absent,
             findings: Vec::new(),
         };
@@ -179,6 +186,14 @@ fn a_full_queue_may_be_emptied_and_filled_between_two_looks() {
     assert_eq!((busy.no_accept_seconds, verdict(&busy)), (None, Verdict::AcceptStarved));
     let stuck = world.ticks(12, |_| {});
     assert_eq!(verdict(&stuck), Verdict::AcceptorStalled, "nobody got in, so nobody was let out");
+}
+
+#[test]
+fn where_not_even_the_limit_is_known_the_namespace_tells_that_some_queue_refuses() {
+    let mut world = World::polled(4);
+    world.recent.listen_overflows = Some(30);
+    assert_eq!(world.tick(|_| {}).overflow_rate, None, "it may be another listener's");
+    assert_eq!(world.tick(|view| view.backlog = None).overflow_rate, Some(3.0));
 }
 
 #[test]
