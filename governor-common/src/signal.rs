@@ -100,6 +100,14 @@ pub struct PoolSignal {
     pub congested: bool,
 }
 
+impl PoolSignal {
+    fn is_scarce(&self) -> bool {
+        // A pool without slots has no gate.
+        let nearly_full = u64::from(self.in_flight) * 10 >= u64::from(self.capacity) * 9;
+        self.parked > 0 || nearly_full && self.capacity > 0
+    }
+}
+
 /// Why a page says nothing now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
@@ -165,6 +173,21 @@ impl Page {
             places.find(|place| page.load(*place) == hash).map(|place| page.pool_at(place))
         };
         seqlock::read(self, ATTEMPTS, find).ok_or(Unreadable::Busy)
+    }
+
+    /// Whether somebody waits for a slot somewhere, or would have to: a pool has parked requests, or less than a tenth of
+    /// its slots is free. True also where not all pools are shown.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreadable`].
+    pub fn is_scarce(&self) -> Result<bool, Unreadable> {
+        let look = |page: &Self| {
+            let [_, flags, ..] = page.load(at::OVERLOAD).to_le_bytes();
+            let mut pools = (0..page.pools()).map(|index| page.pool_at(at::POOLS + index * POOL_WORDS));
+            flags & POOLS_LEFT_OUT != 0 || pools.any(|pool| pool.is_scarce())
+        };
+        seqlock::read(self, ATTEMPTS, look).ok_or(Unreadable::Busy)
     }
 
     /// Everything.

@@ -74,6 +74,23 @@ fn what_was_written_is_read() {
 }
 
 #[test]
+fn slots_are_scarce_where_somebody_waits_or_nearly_all_are_taken() {
+    let pool = |capacity, in_flight, parked| PoolSignal { capacity, in_flight, parked, ..PoolSignal::default() };
+    let page = empty();
+    for (pools, left_out, scarce) in [
+        (vec![], false, false),
+        (vec![pool(10, 8, 0), pool(100, 0, 0)], false, false),
+        (vec![pool(10, 8, 0), pool(100, 90, 0)], false, true),
+        (vec![pool(10, 0, 1)], false, true),
+        (vec![pool(0, 5, 0)], false, false),
+        (vec![], true, true),
+    ] {
+        page.publish(&Signals { pools: pools.clone(), pools_left_out: left_out, ..Signals::default() });
+        assert_eq!(page.is_scarce(), Ok(scarce), "{pools:?}");
+    }
+}
+
+#[test]
 fn pools_that_do_not_fit_are_said_to_be_left_out() {
     let page = empty();
     let pools = (0..40).map(|hash| PoolSignal { hash, ..PoolSignal::default() }).collect();

@@ -176,6 +176,10 @@ impl Session {
     }
 
     fn write(&mut self) {
+        let page = &self.page;
+        // Without a page nobody tells that slots are not scarce.
+        let scarce = || page.borrow().as_ref().is_none_or(|shown| shown.is_scarce());
+        self.exchange.say_releases(scarce, Instant::now());
         let Some(stream) = &self.stream else { return };
         let out = self.exchange.poll_output();
         while !out.is_empty() {
@@ -246,6 +250,7 @@ impl Session {
     /// Everyone is gone: says the last releases and hangs up.
     async fn farewell(mut self) {
         let Some(stream) = self.stream.take() else { return };
+        self.exchange.say_releases(|| true, Instant::now());
         let out = self.exchange.poll_output();
         let said = timeout(FAREWELL, async {
             while !out.is_empty() {

@@ -100,6 +100,11 @@ impl Shown {
         &self.page
     }
 
+    /// Whether slots may be scarce: also where the page does not tell.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.is_stale() || self.page.is_scarce().unwrap_or(true)
+    }
+
     /// Looks at the heartbeat.
     pub(crate) fn is_stale(&self) -> bool {
         let now = self.mapped.elapsed();

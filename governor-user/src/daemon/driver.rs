@@ -111,6 +111,8 @@ pub struct Driver {
     /// Something happened that may change the limits: they are worked out anew before the loop rests.
     pub(super) limits_stale: bool,
     pub(super) stop_by: Option<Instant>,
+    /// The time of what is being handled.
+    pub(super) now: Instant,
     /// When what waits for the disk goes there.
     pub(super) flush_by: Option<Instant>,
 }
@@ -141,6 +143,7 @@ impl Driver {
             limits: Limits::default(),
             limits_stale: true,
             stop_by: None,
+            now,
             flush_by: None,
         };
         driver.restore_key_overrides(now);
@@ -192,6 +195,7 @@ impl Driver {
 
     /// Takes one message.
     pub fn handle(&mut self, message: Message, now: Instant) {
+        self.now = now;
         match message {
             Message::Opened { session, peer, outbox } => {
                 self.sessions
@@ -237,6 +241,7 @@ impl Driver {
 
     /// Runs timers and tells sessions what changed.
     pub fn tick(&mut self, now: Instant) {
+        self.now = now;
         if self.parts.engine.poll_timeout().is_some_and(|at| at <= now) {
             self.parts.engine.handle_timeout(now);
             // A cool-down may be over, a lease too.
@@ -305,7 +310,7 @@ impl Driver {
         }
     }
 
-    fn outbox(&self, session: SessionId) -> Option<&Outbox> {
+    pub(super) fn outbox(&self, session: SessionId) -> Option<&Outbox> {
         self.sessions.get(&session)?.outbox.as_ref()
     }
 

@@ -29,7 +29,9 @@ impl Driver {
                     self.parts.checkpoint.touch(clock::now());
                 }
                 self.clients.answered(grant.session, grant.request, grant.lease);
-                self.send(grant.session, grant.request.0, &translate::grant(&self.parts.engine, &grant));
+                if let Some(outbox) = self.outbox(grant.session) {
+                    outbox.grant(translate::grant(&self.parts.engine, &grant), grant.request.0);
+                }
             }
             Output::Parked { session, request } => self.send(session, request.0, &Reply::Parked),
             Output::Shed { session, request, decision } => {

@@ -20,7 +20,7 @@ impl Driver {
 
     pub(super) fn note_granted(&mut self, grant: &Grant) {
         if let Some(lease) = grant.lease {
-            self.parts.demand.granted(grant.session, grant.request, lease, clock::now());
+            self.parts.demand.granted(grant.session, grant.request, lease, self.now);
         }
     }
 

@@ -96,16 +96,12 @@ pub fn held(engine: &Engine, session: SessionId, lease: &request::HeldLease) -> 
     })
 }
 
-/// A grant with its member's name.
+/// A grant: lease, milliseconds waited, and its member's name.
 #[must_use]
-pub fn grant(engine: &Engine, grant: &Grant) -> Reply {
+pub fn grant<'a>(engine: &'a Engine, grant: &Grant) -> (u64, u32, Option<&'a str>) {
     let pool = grant.lease.and_then(|lease| engine.pool_of(lease));
     let member = pool.zip(grant.member).and_then(|(pool, member)| engine.member_name(pool, member));
-    Reply::Grant(reply::Grant {
-        lease: grant.lease.map_or(0, |lease| lease.0),
-        member: member.map(str::to_owned),
-        waited_ms: millis(grant.waited),
-    })
+    (grant.lease.map_or(0, |lease| lease.0), millis(grant.waited), member)
 }
 
 /// A refusal with its sentence.

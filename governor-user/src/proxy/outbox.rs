@@ -3,6 +3,7 @@
 
 use bytes::{Bytes, BytesMut};
 use governor_common::wire::codec;
+use governor_common::wire::error::EncodeError;
 use governor_common::wire::reply::{ErrorCode, Reply};
 use rustix::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,11 +68,20 @@ pub fn channel() -> (Outbox, Drain) {
 impl Outbox {
     /// Queues one frame. After an end it queues nothing.
     pub fn push(&self, reply: &Reply, request: u32) {
+        self.queue(request, |bytes| codec::encode_reply(reply, request, bytes));
+    }
+
+    /// Queues the frame of a grant: lease, milliseconds waited, member.
+    pub fn grant(&self, grant: (u64, u32, Option<&str>), request: u32) {
+        self.queue(request, |bytes| codec::encode_grant(grant, request, bytes));
+    }
+
+    fn queue(&self, request: u32, encode: impl FnOnce(&mut BytesMut) -> Result<(), EncodeError>) {
         let mut state = self.0.state();
         if state.end.is_some() {
             return;
         }
-        if let Err(error) = codec::encode_reply(reply, request, &mut state.bytes) {
+        if let Err(error) = encode(&mut state.bytes) {
             // Only a list the daemon made can be too long: the proxy is told that something is missing.
             tracing::error!(%error, "a reply does not fit a frame");
             let message = "the answer does not fit a frame".to_owned();

@@ -17,10 +17,13 @@ use std::time::{Duration, Instant};
 const CONNECTIONS: u8 = 50;
 const DEPTH: usize = 16;
 
-/// Slots of one key with an expiry each: what a limiter over Redis does that survives the death of who holds them.
-const TAKE: &str = "redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[1]) \
-                    if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end \
-                    redis.call('ZADD', KEYS[1], ARGV[3], ARGV[4]) return 1";
+/// Slots of one key with an expiry each, by the store's clock: what a limiter over Redis does that survives the death of
+/// who holds them.
+const TAKE: &str = "local time = redis.call('TIME') \
+                    local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000) \
+                    redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now) \
+                    if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[1]) then return 0 end \
+                    redis.call('ZADD', KEYS[1], now + tonumber(ARGV[2]), ARGV[3]) return 1";
 const GIVE: &str = "return redis.call('ZREM', KEYS[1], ARGV[1])";
 
 /// One connection: what was read and not yet looked at, and what goes out when all is answered.
@@ -32,7 +35,7 @@ struct Connection {
 }
 
 enum Dialect {
-    Governor { acquire: Vec<u8>, leases: Vec<u64> },
+    Governor { release: Vec<u8>, acquires: Vec<u8>, leases: Vec<u64> },
     Redis { acquires: Vec<u8>, releases: Vec<u8>, waiting: usize, holds: bool },
 }
 
@@ -45,10 +48,13 @@ impl Connection {
     /// Gives back what is held and asks for as much.
     fn ask(&mut self) -> Result<()> {
         let bytes = match &mut self.dialect {
-            Dialect::Governor { acquire, leases } => {
-                let mut bytes = if leases.is_empty() { Vec::new() } else { talk::release(leases)? };
+            Dialect::Governor { release, acquires, leases } => {
+                // The ids are the last of the frame.
+                let ids = release.len() - 8 * DEPTH;
+                let places = release[ids..].as_chunks_mut::<8>().0;
+                places.iter_mut().zip(&*leases).for_each(|(place, lease)| *place = lease.to_le_bytes());
+                let bytes = if leases.is_empty() { acquires.clone() } else { [&release[..], acquires].concat() };
                 leases.clear();
-                bytes.extend_from_slice(acquire);
                 bytes
             }
             Dialect::Redis { acquires, releases, waiting, holds } => {
@@ -158,15 +164,15 @@ pub(crate) fn measure(scale: &Scale) -> Result<Row> {
 fn alternate(scale: &Scale, daemon: &Path, redis: &Path) -> Result<Series> {
     place::beside_clients()?;
     let mut daemon = Swarm::new(|key| {
-        let acquire = talk::acquire(key)?.repeat(DEPTH);
-        Connection::new(talk::session(daemon)?, Dialect::Governor { acquire, leases: Vec::new() })
+        let (release, acquires) = (talk::release(&[0; DEPTH])?, talk::acquire(key)?.repeat(DEPTH));
+        Connection::new(talk::session(daemon)?, Dialect::Governor { release, acquires, leases: Vec::new() })
     })?;
     let (take, give) = (load(redis, TAKE)?, load(redis, GIVE)?);
     let mut redis = Swarm::new(|key| {
         let slots = |script: &str, arguments: &[&str]| {
             (0..DEPTH).flat_map(|slot| evalsha(script, key, arguments, slot)).collect::<Vec<u8>>()
         };
-        let (acquires, releases) = (slots(&take, &["1", "100", "9"]), slots(&give, &[]));
+        let (acquires, releases) = (slots(&take, &["100", "3600000"]), slots(&give, &[]));
         let dialect = Dialect::Redis { acquires, releases, waiting: 0, holds: false };
         Connection::new(UnixStream::connect(redis)?, dialect)
     })?;

@@ -7,7 +7,7 @@ mod request;
 
 use super::MAX_FRAME;
 
-pub use reply::{encode_reply, parse_reply};
+pub use reply::{encode_grant, encode_reply, parse_reply};
 pub(crate) use reply::{level_code, level_of};
 pub use request::{encode_request, parse_request};
 

@@ -56,11 +56,7 @@ pub fn encode_reply(message: &Reply, request: u32, buffer: &mut BytesMut) -> Res
             body.put_u64_le(welcome.session);
             body.put_u32_le(welcome.lease_ttl_ms);
         }
-        Reply::Grant(grant) => {
-            body.put_u64_le(grant.lease);
-            body.put_u32_le(grant.waited_ms);
-            put_opt_name(body, tag::MEMBER, grant.member.as_deref());
-        }
+        Reply::Grant(grant) => put_grant(body, grant.lease, grant.waited_ms, grant.member.as_deref()),
         Reply::Shed(shed) => {
             body.put_u16_le(shed.status);
             body.put_u8(origin_code(shed.origin));
@@ -96,6 +92,25 @@ pub fn encode_reply(message: &Reply, request: u32, buffer: &mut BytesMut) -> Res
         Reply::ClientGone { lease } => body.put_u64_le(*lease),
         Reply::Parked | Reply::Drain | Reply::Pong => {}
     })
+}
+
+/// Appends a `Grant`, as [`encode_reply`] does, of a member that is known by reference.
+///
+/// # Errors
+///
+/// Never: a grant fits a frame.
+pub fn encode_grant(
+    (lease, waited_ms, member): (u64, u32, Option<&str>),
+    request: u32,
+    buffer: &mut BytesMut,
+) -> Result<(), EncodeError> {
+    encode_frame(GRANT, request, buffer, |body| put_grant(body, lease, waited_ms, member))
+}
+
+fn put_grant(body: &mut BytesMut, lease: u64, waited_ms: u32, member: Option<&str>) {
+    body.put_u64_le(lease);
+    body.put_u32_le(waited_ms);
+    put_opt_name(body, tag::MEMBER, member);
 }
 
 /// Reads what the daemon said.

@@ -127,7 +127,7 @@ impl Exchange {
         let open = self.is_open().then(|| self.probe_at.min(self.renew_at));
         let away = self.unserved.filter(|_| !self.away).map(|since| since + self.patience);
         let expiry = self.unserved.and_then(|_| self.waiting.values().filter_map(Waiting::expiry).min());
-        [silence, open, away, expiry, self.look_at()].into_iter().flatten().min()
+        [silence, open, away, expiry, self.look_at(), self.linger_until].into_iter().flatten().min()
     }
 
     /// Whether it is time to look at the heartbeat of the daemon's page: nobody looks while nothing waits.

@@ -41,6 +41,9 @@ use crate::error::Refused;
 use crate::fallback::LocalShare;
 use crate::lease::{Lease, LeaseState};
 
+/// A release waits this long for company, at most.
+const LINGER: Duration = Duration::from_millis(2);
+
 type Answer = oneshot::Sender<Result<Lease, Refused>>;
 type Moved = oneshot::Sender<Result<Arc<str>, Refused>>;
 type Resumed = oneshot::Sender<Result<(), Refused>>;
@@ -81,6 +84,8 @@ pub(crate) struct Exchange {
     deferred_moves: Vec<(u64, Moved)>,
     deferred_resumes: Vec<(u64, Option<Duration>, Resumed)>,
     releases: Vec<u64>,
+    /// The releases wait for company until then.
+    linger_until: Option<Instant>,
     local: LocalShare,
     queue: WeakQueue,
     said: Said,
@@ -181,6 +186,7 @@ impl Exchange {
             deferred_moves: Vec::new(),
             deferred_resumes: Vec::new(),
             releases: Vec::new(),
+            linger_until: None,
             local: LocalShare::new(config.fallback, config.node_cap),
             queue,
             said,
@@ -250,13 +256,24 @@ impl Exchange {
         Ok(())
     }
 
-    /// Bytes to write. The writer takes what it wrote off the front.
-    pub(crate) fn poll_output(&mut self) -> &mut BytesMut {
-        if self.is_open() && !self.releases.is_empty() {
+    /// Says what has ended. Where slots are not `scarce` it waits a little for a frame to travel with: a write and a
+    /// wake-up of the daemon for every release would be half of what asking costs.
+    pub(crate) fn say_releases(&mut self, scarce: impl FnOnce() -> bool, now: Instant) {
+        if self.releases.is_empty() || !self.is_open() {
+            self.linger_until = None;
+            return;
+        }
+        let until = *self.linger_until.get_or_insert(now + LINGER);
+        if !self.out.is_empty() || !self.waiting.is_empty() || now >= until || scarce() {
+            self.linger_until = None;
             for leases in mem::take(&mut self.releases).chunks(RELEASES_PER_FRAME) {
                 self.put(&Request::Release { leases: leases.to_vec() });
             }
         }
+    }
+
+    /// Bytes to write. The writer takes what it wrote off the front.
+    pub(crate) fn poll_output(&mut self) -> &mut BytesMut {
         &mut self.out
     }
 
