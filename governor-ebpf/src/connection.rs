@@ -101,7 +101,7 @@ pub(crate) fn close(sk: Sock) {
         count_close(sk, cgroup, direction);
         return;
     }
-    let Some(marker) = maps::marker(sk) else {
+    let Some(marker) = stored(sk) else {
         return;
     };
     let was = |value| marker.counted.replace(value, counted::OVER).is_ok();
@@ -117,7 +117,7 @@ pub(crate) fn counted_as(sk: Sock) -> Option<(u64, u32)> {
     if let Some(mark) = quick::find(sk) {
         return Some((mark.cgroup.load(), mark.direction.load()));
     }
-    let marker = maps::marker(sk).filter(|marker| marker.counted.load() == counted::YES)?;
+    let marker = stored(sk).filter(|marker| marker.counted.load() == counted::YES)?;
     Some((marker.cgroup.load(), marker.direction.load()))
 }
 
@@ -149,7 +149,13 @@ pub(crate) fn is_queued(marker: &MarkerCell) -> bool {
 /// count it there and here.
 #[inline(always)]
 fn is_quick(sk: Sock, direction: Direction) -> bool {
-    (direction == Direction::Outbound || !maps::counts_at_accept()) && maps::marker(sk).is_none()
+    (direction == Direction::Outbound || !maps::counts_at_accept()) && stored(sk).is_none()
+}
+
+/// The mark of a connection in socket storage.
+#[inline(always)]
+fn stored(sk: Sock) -> Option<&'static MarkerCell> {
+    if sk.has_no_storage() { None } else { maps::marker(sk) }
 }
 
 /// Counts a connection by a quick mark, unless it has one; false when there is no place for it.

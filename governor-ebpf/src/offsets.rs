@@ -40,6 +40,8 @@ static OFFSETS: Offsets = Offsets {
     has_mptcp: 0,
     tcp_is_subflow: 0,
     mptcp_first: 0,
+    has_storage: 0,
+    sock_storage: 0,
 };
 
 /// Reads one offset. Volatile, or the compiler would take the zeros above for the values; the verifier still sees

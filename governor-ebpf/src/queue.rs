@@ -32,8 +32,10 @@ pub(crate) fn head_ns(listener: Sock) -> u64 {
 /// When a connection entered the queue, by either kind of mark; 0 when that was not seen.
 #[inline(always)]
 fn stamp(child: Sock) -> u64 {
-    // No connection has a stamp in both.
-    quick::stamp(child) | maps::marker(child).map_or(0, |marker| marker.enqueued_ns.load())
+    match quick::stamp(child) {
+        0 => maps::marker(child).map_or(0, |marker| marker.enqueued_ns.load()),
+        known => known,
+    }
 }
 
 /// Whether the connection that came last into a listener's queue was in another one at `moment`: it came then already,

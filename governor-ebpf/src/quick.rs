@@ -53,8 +53,8 @@ pub(crate) fn release(sk: Sock) -> Option<(u64, u32)> {
     mark.cookie.replace(mark.cookie.load(), 0).ok().map(|()| was)
 }
 
-/// When a connection entered its accept queue, by its quick mark; 0 when it has none. Without a branch that the caller
-/// could feel, see `queue`.
+/// When a connection entered its accept queue, by its quick mark; 0 when it has none. Free places have no stamp, so nobody
+/// need ask whether the cookie is one.
 #[inline(always)]
 pub(crate) fn stamp(sk: Sock) -> u64 {
     let cookie = sk.known_cookie();

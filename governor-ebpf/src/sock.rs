@@ -87,6 +87,12 @@ impl Sock {
         unsafe { bpf_probe_read_kernel(first.wrapping_add(offset!(sock_cookie)).cast()) }.unwrap_or(0)
     }
 
+    /// Whether it has no socket storage of any map, as far as this kernel tells: then the helper need not be asked.
+    #[inline(always)]
+    pub(crate) fn has_no_storage(self) -> bool {
+        offset!(has_storage) != 0 && self.read::<*const u8>(offset!(sock_storage)).is_null()
+    }
+
     /// Whether no process holds it: it is in an accept queue, or its last descriptor is closed.
     #[inline(always)]
     pub(crate) fn is_held_by_nobody(self) -> bool {
@@ -205,7 +211,10 @@ impl Sock {
     /// The socket's cookie: its identity, never used twice.
     #[inline(always)]
     pub(crate) fn cookie(self) -> u64 {
-        // SAFETY: the pointer is a socket.
-        unsafe { bpf_get_socket_cookie(self.as_ptr()) }
+        match self.known_cookie() {
+            // SAFETY: the pointer is a socket.
+            0 => unsafe { bpf_get_socket_cookie(self.as_ptr()) },
+            known => known,
+        }
     }
 }

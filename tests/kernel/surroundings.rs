@@ -17,7 +17,7 @@ struct Machine {
     reason: Option<&'static str>,
 }
 
-const MACHINES: [Machine; 4] = [
+const MACHINES: [Machine; 5] = [
     Machine {
         what: "lockdown in confidentiality mode",
         script: "mount -t tmpfs tmpfs /sys/kernel/security
@@ -39,6 +39,18 @@ const MACHINES: [Machine; 4] = [
                  echo 'this is not what it says it is, not at all' > /sys/kernel/btf/vmlinux
                  exec",
         reason: Some("not BTF"),
+    },
+    Machine {
+        what: "BTF of a newer kernel",
+        // A header of 24 bytes; one record, of kind 25; one name, the empty one.
+        script: r"mount -t tmpfs tmpfs /sys/kernel/btf
+                  {
+                      printf '\237\353\001\000\030\000\000\000\000\000\000\000\014\000\000\000'
+                      printf '\014\000\000\000\001\000\000\000'
+                      printf '\000\000\000\000\000\000\000\031\000\000\000\000\000'
+                  } > /sys/kernel/btf/vmlinux
+                  exec",
+        reason: Some("type 1 is of kind 25, which is not known here"),
     },
 ];
 

@@ -77,6 +77,10 @@ pub struct Offsets {
     pub tcp_is_subflow: u32,
     /// `mptcp_sock.first`, pointer to the `sock` of the first subflow.
     pub mptcp_first: u32,
+    /// Not 0: the next one is valid.
+    pub has_storage: u32,
+    /// `sock.sk_bpf_storage`, pointer to the socket's storage in all maps; null while there is none.
+    pub sock_storage: u32,
 }
 
-super::plain!(Offsets, 140);
+super::plain!(Offsets, 148);

@@ -52,9 +52,17 @@ pub(super) enum BtfError {
     /// Not BTF, or of another byte order.
     #[error("not BTF in this machine's byte order")]
     NotBtf,
-    /// A record reaches past the end, or has a kind this walker does not know the size of.
+    /// A record reaches past the end.
     #[error("malformed BTF: {0}")]
     Malformed(&'static str),
+    /// A record has a kind this walker does not know the size of, so what follows it cannot be found.
+    #[error("BTF cannot be parsed: type {id} is of kind {kind}, which is not known here")]
+    UnknownKind {
+        /// The record's number.
+        id: usize,
+        /// Its kind.
+        kind: u32,
+    },
     /// This kernel has no such struct.
     #[error("this kernel has no struct {0}")]
     NoStruct(String),
@@ -151,7 +159,8 @@ impl<'a> Layouts<'a> {
         while !records.is_empty() {
             let info = word(records, 4)?;
             let kind = (info >> 24) & 0x1f;
-            let tail = trailing_bytes(kind, index(info & 0xffff))?;
+            let tail =
+                trailing_bytes(kind, index(info & 0xffff)).ok_or(BtfError::UnknownKind { id: types.len(), kind })?;
             let rest =
                 records.get(RECORD_BYTES..RECORD_BYTES + tail).ok_or(BtfError::Malformed("a record is cut off"))?;
             let id = u32::try_from(types.len()).map_err(|_| BtfError::Malformed("too many types"))?;
@@ -290,16 +299,16 @@ impl<'a> Layouts<'a> {
     }
 }
 
-/// Bytes after a record's first twelve.
-fn trailing_bytes(kind: u32, count: usize) -> Result<usize, BtfError> {
-    Ok(match kind {
+/// Bytes after a record's first twelve; `None` for a kind of newer kernels.
+fn trailing_bytes(kind: u32, count: usize) -> Option<usize> {
+    Some(match kind {
         kind::INT | kind::VAR | kind::DECL_TAG => 4,
         kind::ARRAY => 12,
         kind::STRUCT | kind::UNION | kind::DATASEC | kind::ENUM64 => count * 12,
         kind::ENUM | kind::FUNC_PROTO => count * 8,
         // Pointers, forward declarations, typedefs, qualifiers, functions, floats, type tags.
         2 | 7..=12 | 16 | 18 => 0,
-        _ => return Err(BtfError::Malformed("an unknown kind of type")),
+        _ => return None,
     })
 }
 
@@ -396,6 +405,16 @@ mod tests {
                 let _answer = layouts.tracepoint_arguments("drop");
             }
         }
+    }
+
+    #[test]
+    fn an_unknown_kind_is_named_by_its_number() {
+        let mut file = small();
+        // The record of the first type, an integer.
+        file[HEADER_BYTES + 4..HEADER_BYTES + 8].copy_from_slice(&(25_u32 << 24).to_ne_bytes());
+        let error = Layouts::parse(&file).map(drop).unwrap_err();
+        assert_eq!(error, BtfError::UnknownKind { id: 1, kind: 25 });
+        assert_eq!(error.to_string(), "BTF cannot be parsed: type 1 is of kind 25, which is not known here");
     }
 
     #[test]

@@ -229,6 +229,10 @@ fn resolve(kernel: &Layouts<'_>) -> Result<(Offsets, Option<String>), BtfError> 
         offsets.sock_address6 = offset;
         offsets.has_ipv6 = 1;
     }
+    if let Ok(offset) = kernel.offset("sock.sk_bpf_storage", 8) {
+        offsets.sock_storage = offset;
+        offsets.has_storage = 1;
+    }
     let subflow = kernel.offset("tcp_sock.is_mptcp", 1);
     if let (Ok(is_subflow), Ok(first)) = (subflow, kernel.offset("mptcp_sock.first", 8)) {
         offsets.tcp_is_subflow = is_subflow;

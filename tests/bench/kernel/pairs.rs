@@ -40,9 +40,9 @@ impl Series {
         median(self.all(arm).collect())
     }
 
-    /// An arm by [`Arm::Detached`], round by round.
-    pub(crate) fn ratio(&self, arm: Arm) -> Ratio {
-        let ratios: Vec<f64> = self.all(arm).zip(self.all(Arm::Detached)).map(|(one, other)| one / other).collect();
+    /// One arm by another, round by round.
+    pub(crate) fn ratio(&self, arm: Arm, by: Arm) -> Ratio {
+        let ratios: Vec<f64> = self.all(arm).zip(self.all(by)).map(|(one, other)| one / other).collect();
         // The last of a round and the first of the next are the same arm.
         let neighbours = self.0.array_windows().filter(|[(one, _), (other, _)]| one == other);
         let controls: Vec<f64> = neighbours.map(|[(_, one), (_, other)]| one / other).collect();

@@ -5,19 +5,19 @@ use crate::load::Load;
 use crate::pairs::median;
 use crate::report::{Bound, Row, Subject, Target};
 use crate::{Scale, empty, place, progress};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use aya::programs::loaded_programs;
 use aya::sys::{Stats, enable_stats};
-use governor_user::kernel::{self, Options};
+use governor_user::kernel::tracepoint::{Options, Tracepoint};
 use std::collections::BTreeMap;
 use std::fs;
-use support::netns::Netns;
+use support::{cgroup, netns::Netns};
 
 /// The busiest hook of the governor.
 const HOOK: &str = "inet_sock_set_state";
 
-/// The iterator of the audits.
-const SCAN: &str = "scan_tcp";
+/// What looks for refused SYNs.
+const INGRESS: &str = "syn_ingress";
 
 /// Run time and runs of programs, by id.
 type Runs = BTreeMap<u32, (String, u64, u64)>;
@@ -25,51 +25,95 @@ type Runs = BTreeMap<u32, (String, u64, u64)>;
 /// Measures. The notes tell each program's part.
 pub(crate) fn measure(scale: &Scale, namespace: &Netns) -> Result<(Vec<Row>, Vec<String>)> {
     let _counting = enable_stats(Stats::RunTime).context("the kernel counts no run time")?;
-    let plane = kernel::spawn(Options::default())?;
+    let usual = || Options { cgroup_root: cgroup::root().ok(), ..Options::default() };
+    let mut programs = Tracepoint::attach(&usual())?;
+    let rounds = rounds(scale, namespace)?;
+    programs.watch_syns().map_err(|reason| anyhow!(reason))?;
+    let watching = self::rounds(scale, namespace)?;
+    drop(programs);
+    let programs = Tracepoint::attach(&Options { quick_marks: Some(1), ..usual() })?;
+    let stored = self::rounds(scale, namespace)?;
+    drop(programs);
+
+    let over = |rounds: &[Round], figure: &dyn Fn(&Round) -> f64| median(rounds.iter().map(figure).collect());
+    let life = |rounds: &[Round]| over(rounds, &|round| round.net() / f64::from(scale.connections));
+    let row = |what: &str, value, target| Row {
+        what: what.to_owned(),
+        unit: "ns".to_owned(),
+        baseline: None,
+        value,
+        ratio: None,
+        target,
+    };
+    let target = Some(Target { of: Subject::Value, bound: Bound::AtMost, limit: 900.0, aim: Some(500.0) });
+    let both = life(&rounds);
+    let rows = vec![
+        row("programs over a connection's life, each end", both / 2.0, target.clone()),
+        row("programs over a connection's life, both ends", both, target),
+        row("the same, where no end finds a place for a quick mark", life(&stored), None),
+        row("a packet that the host drops: kfree_skb", over(&rounds, &|round| round.an_event("kfree_skb")), None),
+        row(
+            "a packet received while refused SYNs are looked for",
+            over(&watching, &|round| round.an_event(INGRESS)),
+            None,
+        ),
+    ];
+    let floor = over(&rounds, &|round| round.floor);
+    let mut notes = vec![format!("an empty program reads as {floor:.0} ns a run, and that is taken off every run")];
+    notes.extend(rounds.last().into_iter().flat_map(|round| round.parts(scale.connections)));
+    Ok((rows, notes))
+}
+
+/// What the programs did while a round of connections came and went.
+struct Round {
+    runs: Runs,
+    /// What one run of an empty program reads as, in nanoseconds.
+    floor: f64,
+}
+
+impl Round {
+    /// Time of all programs, in nanoseconds.
+    fn net(&self) -> f64 {
+        self.runs.values().map(|(_, time, count)| *time as f64 - self.floor * *count as f64).sum()
+    }
+
+    /// Time of one event in a program and its twin, in nanoseconds; 0 when neither ran.
+    fn an_event(&self, name: &str) -> f64 {
+        self.runs.values().filter(|(of, ..)| of.starts_with(name)).map(|run| self.a_run(run)).sum()
+    }
+
+    fn a_run(&self, (_, time, count): &(String, u64, u64)) -> f64 {
+        if *count == 0 { 0.0 } else { *time as f64 / *count as f64 - self.floor }
+    }
+
+    /// A line on each program that ran.
+    fn parts(&self, connections: u32) -> impl Iterator<Item = String> {
+        self.runs.values().filter(|(.., count)| *count > 0).map(move |run| {
+            let runs = run.2 as f64 / f64::from(connections);
+            format!("{}: {runs:.2} runs a connection of {:.0} ns each", run.0, self.a_run(run))
+        })
+    }
+}
+
+/// Rounds of connections under the programs that this process has attached.
+fn rounds(scale: &Scale, namespace: &Netns) -> Result<Vec<Round>> {
     let ours = own_programs()?;
     // After `own_programs`: this one is not the governor's.
-    let empty = empty::attach(HOOK)?;
+    let _empty = empty::attach(HOOK)?;
     let nothing: Vec<u32> = own_programs()?.into_iter().filter(|id| !ours.contains(id)).collect();
-    let mut notes = Vec::new();
-    let (mut net, mut floors) = (Vec::new(), Vec::new());
     place::inside(namespace, || {
         place::pin()?;
         let mut load = Load::new()?;
         load.connect(scale.connections)?;
-        for round in 0..scale.rounds {
-            progress(format_args!("programs, round {} of {}", round + 1, scale.rounds));
+        let round = |number| {
+            progress(format_args!("programs, round {number} of {}", scale.rounds));
             let before = (runs(&ours)?, runs(&nothing)?);
             load.connect(scale.connections)?;
-            let after = since(runs(&ours)?, &before.0);
             let floor = per_run(&since(runs(&nothing)?, &before.1));
-            // The scan runs once a socket at each audit, which is no part of a connection's own life.
-            let events = after.values().filter(|(name, ..)| name != SCAN);
-            let all: f64 = events.map(|(_, time, count)| *time as f64 - floor * *count as f64).sum();
-            net.push(all / f64::from(scale.connections));
-            floors.push(floor);
-            notes = after.values().map(|run| part(run, floor, scale.connections)).collect();
-        }
-        Ok(())
-    })?;
-    drop((empty, plane));
-    notes.insert(
-        0,
-        format!("an empty program reads as {:.0} ns a run, and that is taken off every run", median(floors)),
-    );
-    let row = Row {
-        what: "programs over a connection's life, both ends".to_owned(),
-        unit: "ns".to_owned(),
-        baseline: None,
-        value: median(net),
-        ratio: None,
-        target: Some(Target { of: Subject::Value, bound: Bound::AtMost, limit: 900.0, aim: Some(500.0) }),
-    };
-    Ok((vec![row], notes))
-}
-
-fn part((name, time, count): &(String, u64, u64), floor: f64, connections: u32) -> String {
-    let net = if *count == 0 { 0.0 } else { *time as f64 / *count as f64 - floor };
-    format!("{name}: {:.2} runs a connection of {net:.0} ns each", *count as f64 / f64::from(connections))
+            Ok(Round { runs: since(runs(&ours)?, &before.0), floor })
+        };
+        (1..=scale.rounds).map(round).collect()
+    })
 }
 
 fn per_run(runs: &Runs) -> f64 {
