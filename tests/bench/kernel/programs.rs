@@ -48,7 +48,7 @@ pub(crate) fn measure(scale: &Scale, namespace: &Netns) -> Result<(Vec<Row>, Vec
     let target = Some(Target { of: Subject::Value, bound: Bound::AtMost, limit: 900.0, aim: Some(500.0) });
     let both = life(&rounds);
     let rows = vec![
-        row("programs over a connection's life, each end", both / 2.0, target.clone()),
+        row("programs over a connection's life, each end", both / 2.0, target),
         row("programs over a connection's life, both ends", both, target),
         row("the same, where no end finds a place for a quick mark", life(&stored), None),
         row("a packet that the host drops: kfree_skb", over(&rounds, &|round| round.an_event("kfree_skb")), None),
