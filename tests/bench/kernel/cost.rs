@@ -105,7 +105,7 @@ fn alternate(scale: &Scale, go: &SyncSender<()>, windows: &Receiver<Result<Windo
         unit: unit.to_owned(),
         baseline: Some(series.of(by)),
         value: series.of(arm),
-        ratio: Some(series.ratio(arm, by)),
+        ratio: Some(series.ratio_by(arm, by)),
         target,
     };
     const ALL: [Arm; 2] = [Arm::Attached, Arm::Detached];

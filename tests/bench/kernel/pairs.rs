@@ -40,8 +40,13 @@ impl Series {
         median(self.all(arm).collect())
     }
 
+    /// An arm by [`Arm::Detached`], round by round.
+    pub(crate) fn ratio(&self, arm: Arm) -> Ratio {
+        self.ratio_by(arm, Arm::Detached)
+    }
+
     /// One arm by another, round by round.
-    pub(crate) fn ratio(&self, arm: Arm, by: Arm) -> Ratio {
+    pub(crate) fn ratio_by(&self, arm: Arm, by: Arm) -> Ratio {
         let ratios: Vec<f64> = self.all(arm).zip(self.all(by)).map(|(one, other)| one / other).collect();
         // The last of a round and the first of the next are the same arm.
         let neighbours = self.0.array_windows().filter(|[(one, _), (other, _)]| one == other);

@@ -44,7 +44,7 @@ pub(crate) fn measure(scale: &Scale, namespace: &Netns) -> Result<Vec<Row>> {
             unit: "ms".to_owned(),
             baseline: Some(series.of(Arm::Detached)),
             value: series.of(Arm::Attached),
-            ratio: Some(crate::report::Ratio { control: None, ..series.ratio(Arm::Attached, Arm::Detached) }),
+            ratio: Some(crate::report::Ratio { control: None, ..series.ratio(Arm::Attached) }),
             target: Some(Target { of: Subject::Ratio, bound: Bound::AtMost, limit: 0.5, aim: Some(aim) }),
         };
         Ok(vec![
