@@ -57,7 +57,7 @@ const EMULATED_PROCESSORS_IN_FULL: NonZeroUsize = NonZeroUsize::new(2).expect("t
 /// Flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Longer campaigns too: simulations in release mode, a minute of hostile bytes for every parser, 100,000 connections of every ending, the example on Pingora, licences and sources of all dependencies
+    /// Longer campaigns too: simulations in release mode, a minute of hostile bytes for every parser, 100,000 connections and 10,000 requests of every ending, the example on Pingora, licences and sources of all dependencies
     #[arg(long)]
     full: bool,
     /// Only these [default: all]
@@ -238,6 +238,10 @@ fn full(report: &mut Report) {
     report.step("long sim", || {
         let mut command = cargo(&["test", "--package", "governor-tests", "--release", "--test", "sim"]);
         tally::tests(command.env("SIM_STEPS", FULL_SIM_STEPS))
+    });
+    report.step("endings", || {
+        let mut command = cargo(&["test", "--workspace", "--test", "e2e", "endings::"]);
+        tally::tests(command.env("GOVERNOR_FULL", "1"))
     });
     report.step("campaign", || {
         let mut command = cargo(&["test", "--workspace", "--test", "kernel", "campaign", "--"]);
