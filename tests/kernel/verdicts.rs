@@ -4,7 +4,10 @@
 use crate::world::{namespace, plane, tiers};
 use governor_common::wire::reply::cause;
 use governor_user::config::OverloadConfig;
-use governor_user::kernel::{Plane, view::Tier};
+use governor_user::kernel::{
+    Plane,
+    view::{Conntrack, Tier},
+};
 use governor_user::overload::{Judged, Loads, Report, Verdict, watch};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::{
@@ -233,21 +236,24 @@ fn more_than_is_accepted_is_starvation_and_asks_for_no_longer_backlog() {
 #[test]
 fn a_full_connection_tracking_table_is_misconfigured_and_no_overload() {
     // More would be too much to fill: an entry is some 300 bytes of the kernel's memory.
-    const MOST: u32 = 300_000;
+    const MOST: u64 = 300_000;
     let Some(namespace) = namespace() else { return };
-    let Some(max) = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max").ok() else {
-        return skip_for_lack("this kernel tracks no connections");
-    };
-    let max: u32 = max.trim().parse().unwrap();
-    if max > MOST {
-        return skip_for_lack(&format!("the connection-tracking table holds {max} and is not to be made smaller"));
-    }
     let (mut server, mut client) = (Peer::start(&namespace), Peer::start(&namespace));
     let port = server.listen("127.0.0.1", 128);
     let Some(judge) = Judge::of(Tier::Netlink, &namespace, port, |_| {}) else { return };
     client.connect("127.0.0.1", port, 3);
     server.accept(port, 3);
-    judge.becomes(Verdict::Ok, no_longer_backlog);
+    let known = |row: &Judged| row.verdict == Verdict::Ok && row.evidence.conntrack != Conntrack::Unknown;
+    let (row, _) = judge.eventually("what the namespace tracks", known, no_longer_backlog);
+    let Conntrack::Table { max, .. } = row.evidence.conntrack else {
+        // That there is none is all there is to see then.
+        assert!(!std::fs::exists("/proc/sys/net/netfilter/nf_conntrack_max").unwrap(), "{row:?}");
+        return;
+    };
+    if max > MOST {
+        return skip_for_lack(&format!("the connection-tracking table holds {max} and is not to be made smaller"));
+    }
+    let max = u32::try_from(max).unwrap();
     match client.track(max) {
         Ok(count) if count >= max => {}
         Ok(count) => panic!("only {count} of {max} entries were made"),
