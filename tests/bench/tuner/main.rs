@@ -35,6 +35,9 @@ const RATE: u32 = 2000;
 /// For so long nginx is busy with something else when a burst comes.
 const BUSY: Duration = Duration::from_millis(20);
 
+/// Between two bursts, several times what the slower server needs for one.
+const PAUSE: Duration = Duration::from_millis(500);
+
 /// How much is done.
 #[derive(Debug)]
 struct Scale {
@@ -106,6 +109,8 @@ fn measure(
             progress(format_args!("{name}, {what}: burst {} of {count}", round + 1));
             busy();
             all.extend(burst(namespace, target, scale.clients)?);
+            // Connected at once, they still queue: the next burst is to find the queue empty.
+            thread::sleep(PAUSE);
         }
         Ok(all)
     };
