@@ -69,12 +69,14 @@ fn the_root_of_a_host_with_v1_controllers_is_nobodys_group() {
     let mut peer = Peer::start(&namespace);
     let port = peer.listen("127.0.0.1", 16);
     peer.connect("127.0.0.1", port, 3);
-    let seen =
-        eventually(&plane, "the queue", |seen| listener(seen, &namespace, port).is_some_and(|row| row.depth == 3));
     let hybrid = std::fs::read_to_string("/proc/self/cgroup").unwrap().lines().count() > 1;
+    // Connections are read less often than listeners.
+    let seen = eventually(&plane, "the queue, and whose connections nobody can tell", |seen| {
+        listener(seen, &namespace, port).is_some_and(|row| row.depth == 3)
+            && (!hybrid || seen.degraded.iter().any(|line| line.contains("v2 root")))
+    });
     if hybrid {
         assert!(seen.cgroups.iter().flatten().all(|group| group.path.as_deref() != Some("/")));
-        assert!(seen.degraded.iter().any(|line| line.contains("v2 root")), "{:?}", seen.degraded);
     }
 }
 

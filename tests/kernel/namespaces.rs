@@ -43,7 +43,7 @@ fn a_steady_listener_is_in_every_observation_while_others_come_and_go() {
         let (mut steady, mut passing) = (Peer::start(&namespace), Peer::start(&namespace));
         let port = steady.listen("127.0.0.1", 16);
         steady.connect("127.0.0.1", port, 3);
-        eventually(&plane, "the listener", |seen| listener(seen, &namespace, port).is_some());
+        eventually(&plane, "its queue", |seen| listener(seen, &namespace, port).is_some_and(|row| row.depth == 3));
         let observations = plane.observations();
         let churn = thread::spawn(move || {
             for _ in 0..15 {

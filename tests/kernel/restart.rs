@@ -3,7 +3,9 @@
 //! that counts without pins and says why.
 
 use crate::life::{bpffs, daemon, forge_opened, open_of, row_of};
-use crate::world::{as_ss, eventually, exact, listener, listeners_in, namespace, open_in, options, plane_with};
+use crate::world::{
+    as_ss, eventually, exact, inbound_on, listener, listeners_in, namespace, open_in, options, plane_with,
+};
 use governor_common::abi::CgroupKey;
 use governor_user::kernel::{
     self, Options, Plane, PlaneError,
@@ -132,7 +134,7 @@ fn a_plane_that_hands_over_leaves_its_programs_to_the_next_and_a_stop_leaves_not
     assert_eq!(own(&now), own(&before), "what was found out about the hooks is kept");
     assert_eq!(listener(&now, &namespace, port).unwrap().enqueued_total, Some(5));
     assert_eq!(as_ss(&now, &namespace), ss::listeners(&namespace));
-    assert_eq!(open_in(&now, group.path()), (5, 5));
+    assert_eq!(open_in(&now, group.path()), (inbound_on(exact(), 5, 0), 5));
 
     second.stop();
     assert!(!bpffs.pins().exists());
@@ -281,7 +283,7 @@ fn events_that_nobody_reads_are_counted_as_lost_and_no_gauge_depends_on_them() {
     assert_eq!(now.pins.state, PinState::Adopted);
     assert!(now.health.lost_events > 0 && now.health.untracked == 0, "{:?}", now.health);
     assert_eq!(listener(&now, &namespace, port).unwrap().enqueued_total, Some(1));
-    assert_eq!(open_in(&now, group.path()), (1, 1));
+    assert_eq!(open_in(&now, group.path()), (inbound_on(exact(), 1, 0), 1));
     peer.close_all();
     let seen = eventually(&second, "nothing", |seen| listeners_in(seen, &namespace).is_empty());
     assert_eq!((open_in(&seen, group.path()), seen.health.drift), ((0, 0), 0));
@@ -297,6 +299,7 @@ fn closes_that_the_programs_miss_are_found_by_the_audits_and_stay_repaired_in_th
     let mut peer = Peer::start_in(&namespace, &group);
     let port = peer.listen("127.0.0.1", 16);
     peer.connect("127.0.0.1", port, 5);
+    peer.accept(port, 5);
     let before = eventually(&first, "5 open", |seen| open_in(seen, group.path()) == (5, 5)).health.drift;
     // As if the programs had seen them open and not close.
     forge_opened(&bpffs.pins(), CgroupKey::new(group.id(), netns_of(&namespace)), MISSED);
@@ -307,6 +310,7 @@ fn closes_that_the_programs_miss_are_found_by_the_audits_and_stay_repaired_in_th
     first.hand_over();
 
     peer.connect("127.0.0.1", port, 2);
+    peer.accept(port, 2);
     let second = plane_with(pinned_in(&bpffs.pins())).unwrap();
     assert_eq!((seen.pins.state, open_in(&look(&second), group.path())), (PinState::Pinned, (7, 7)));
     let audits = look(&second).health.audits;

@@ -1,6 +1,8 @@
 //! Many sockets, opened and closed again.
 
-use crate::world::{as_ss, eventually, exact, listener, listeners_in, namespace, open_in, options, plane, plane_with};
+use crate::world::{
+    as_ss, eventually, exact, inbound_on, listener, listeners_in, namespace, open_in, options, plane, plane_with,
+};
 use governor_user::kernel::{
     Options,
     view::{Observation, Tier},
@@ -28,13 +30,14 @@ fn five_hundred_listeners_and_five_thousand_connections_equal_ss_and_end_at_zero
         }
         let all = u64::from(CONNECTIONS_EACH) * u64::try_from(LISTENERS).unwrap();
         let left = CONNECTIONS_EACH - ACCEPTED_EACH;
+        let inbound = inbound_on(tier, all, all - u64::from(left) * u64::try_from(LISTENERS).unwrap());
 
         let seen = eventually(&plane, "every socket", |seen| {
             let rows = listeners_in(seen, &namespace);
             rows.len() == LISTENERS
                 && rows.iter().all(|row| row.depth == left)
                 && (tier == Tier::Netlink || rows.iter().all(|row| row.enqueued_total == Some(CONNECTIONS_EACH.into())))
-                && open_in(seen, of_server.path()) == (all, 0)
+                && open_in(seen, of_server.path()) == (inbound, 0)
                 && open_in(seen, of_client.path()) == (0, all)
         });
         assert_eq!(as_ss(&seen, &namespace), ss::listeners(&namespace));

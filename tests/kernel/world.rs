@@ -93,6 +93,12 @@ pub(crate) fn exact() -> Tier {
     })
 }
 
+/// Inbound connections that count for their cgroup on a tier, of those established and those accepted of them: where accepts
+/// are seen, those in a queue are nobody's yet.
+pub(crate) fn inbound_on(tier: Tier, established: u64, accepted: u64) -> u64 {
+    if tier == Tier::Trampoline { accepted } else { established }
+}
+
 /// As [`tiers`], without the one that has no programs; none, and a line that says so, where no programs work.
 pub(crate) fn tiers_of_programs() -> Vec<Tier> {
     let tiers: Vec<_> = tiers().filter(|tier| *tier >= Tier::Tracepoint).collect();
