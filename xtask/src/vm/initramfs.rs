@@ -19,7 +19,7 @@ const INIT: &[u8] = include_bytes!("init.sh");
 const TESTS: &str = "/tests/debug/deps/kernel";
 
 /// Programs of this machine that the tests call.
-const TOOLS: [&str; 3] = ["ip", "ss", "nstat"];
+const TOOLS: [&str; 4] = ["ip", "ss", "nstat", "unshare"];
 
 /// In the order they are loaded. One that is missing is built in, or the kernel has no such thing.
 const MODULES: [&str; 5] = ["inet_diag", "tcp_diag", "mptcp_diag", "veth", "sch_netem"];
