@@ -8,6 +8,8 @@
 //! ```
 
 mod burst;
+mod entry;
+mod hands;
 mod journal;
 mod memory;
 mod policy;

@@ -1,18 +1,19 @@
 //! The tuner's loop: observations in, orders of the policy carried out, everything that was done written down. The calls
-//! themselves run on a blocking thread, one after the other.
+//! themselves are in `hands`, one after the other.
 
 use super::Ask;
-use super::burst::Sample;
+use super::entry::{Entry, sample, socket};
+use super::hands::{Acted, act, on_blocking_thread, put_back};
 use super::journal::Journal;
 use super::memory::{Kept, RaisedCap, Store};
-use super::policy::{Bounds, Foreign, Hindrance, Limit, Order, Stance, Track};
-use super::relisten::{self, Done, Held, RelistenError, Socket};
+use super::policy::{Bounds, Foreign, Hindrance, Limit, Order, Stance};
+use super::relisten::{self, RelistenError};
 use crate::config::{AtExit, ListenerPattern, ListenerPolicy, TunerConfig, TunerMode};
-use crate::control::api::{self, ListenerName, TunerAction, TunerRecord, TunerState};
+use crate::control::api::{self, ListenerName, TunerAction, TunerRecord};
 use crate::daemon::audit::{ITSELF, event};
 use crate::daemon::clock;
 use crate::daemon::messages::{Ask as DriverAsk, Message};
-use crate::kernel::view::{ListenerView, Observation, Protocol, Tier};
+use crate::kernel::view::{Observation, Tier};
 use crate::metrics::{Recorder, TunerFigures};
 use crate::overload::{Evidence, Report, Thresholds, Verdict};
 use governor_engine::time::{Duration, Instant};
@@ -29,21 +30,6 @@ const FORGET_AFTER: Duration = Duration::from_secs(60);
 
 /// A listener by its namespace and cookie.
 type Id = (u64, u64);
-
-#[derive(Debug)]
-struct Entry {
-    track: Track,
-    name: ListenerName,
-    socket: Socket,
-    policy: ListenerPolicy,
-    somaxconn: Option<u32>,
-    seen: Instant,
-    /// The longest backlog that observing has said it would get.
-    would: u32,
-    /// What was last said of a clamp, and of a failure: each is written down once.
-    clamped: Option<u32>,
-    failure: String,
-}
 
 /// All state of the tuner.
 #[derive(Debug)]
@@ -492,113 +478,6 @@ impl Runner {
             unavailable: self.unavailable.clone(),
             listeners,
         }
-    }
-}
-
-impl Entry {
-    fn new(listener: &ListenerView, cookie: u64, backlog: u32, kept: Option<&Kept>, now: Instant) -> Self {
-        let track = match kept {
-            Some(kept) => Track::resumed(kept.original, kept.set, kept.stood_down, backlog, now),
-            None => Track::new(backlog, now),
-        };
-        Self {
-            track,
-            name: ListenerName { netns: listener.netns, address: listener.address, port: listener.port, cookie },
-            socket: socket(listener),
-            policy: ListenerPolicy {
-                mode: TunerMode::Off,
-                target: 0,
-                max: 0,
-                max_wait: Duration::ZERO,
-                quiet: Duration::ZERO,
-            },
-            somaxconn: None,
-            seen: now,
-            would: 0,
-            clamped: None,
-            failure: String::new(),
-        }
-    }
-
-    fn view(&self) -> api::TunedListener {
-        let track = &self.track;
-        api::TunedListener {
-            listener: self.name.clone(),
-            mode: self.policy.mode.as_str().to_owned(),
-            state: match track.stance {
-                Stance::StoodDown => TunerState::StoodDown,
-                Stance::Reverted(_) => TunerState::Reverted,
-                Stance::Free if track.set.is_some() => TunerState::Raised,
-                Stance::Free => TunerState::Untouched,
-            },
-            original: track.original,
-            backlog: track.held,
-            somaxconn: self.somaxconn,
-            plan: api::TunerPlan {
-                to: track.plan.to,
-                wanted: track.plan.wanted,
-                limit: track.plan.limit.map(|limit| limit.as_str().to_owned()),
-                reason: track.plan.reason.clone(),
-            },
-        }
-    }
-}
-
-/// What [`act`] came to.
-struct Acted {
-    /// The cap before and after, if it was to be raised.
-    cap: Option<Result<(u32, u32), RelistenError>>,
-    done: Result<Done, RelistenError>,
-}
-
-/// Gives a listener a backlog, after its namespace's cap if that is to be raised too.
-fn act(socket: &Socket, to: u32, raise_cap: bool) -> Acted {
-    let held = match Held::of(socket) {
-        Ok(held) => held,
-        Err(error) => return Acted { cap: None, done: Err(error) },
-    };
-    let cap = raise_cap.then(|| held.set_somaxconn(to, None));
-    Acted { cap, done: held.listen(to) }
-}
-
-/// Gives a listener its first backlog back, and its namespace its cap, unless somebody has changed them since.
-type PutBack = (Result<Option<Done>, RelistenError>, Option<(u32, u32)>);
-
-fn put_back(socket: &Socket, set: Option<u32>, original: u32, cap: Option<RaisedCap>) -> PutBack {
-    let listen = || {
-        let held = Held::of(socket)?;
-        if Some(held.backlog()?) == set { held.listen(original).map(Some) } else { Ok(None) }
-    };
-    let done = listen();
-    let cap = cap.and_then(|cap| {
-        let (before, after) = Held::of(socket).ok()?.set_somaxconn(cap.before, Some(cap.after)).ok()?;
-        (before != after).then_some((before, after))
-    });
-    (done, cap)
-}
-
-/// Runs work that asks the kernel, which may take a while where a process has many descriptors.
-async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work).await.expect("the hands of the tuner do not panic, and the runtime lives")
-}
-
-fn socket(listener: &ListenerView) -> Socket {
-    Socket {
-        cookie: listener.cookie.filter(|_| listener.protocol == Protocol::Tcp),
-        inode: listener.inode,
-        pids: listener.pids.clone(),
-    }
-}
-
-fn sample(listener: &ListenerView, backlog: u32, now: Instant) -> Sample {
-    Sample {
-        at: now,
-        backlog,
-        depth: listener.depth,
-        peak: listener.depth_peak,
-        enqueued: listener.enqueued_total,
-        accepted: listener.accepted_total,
-        overflows: listener.overflows_total,
     }
 }
 
