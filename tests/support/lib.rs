@@ -9,6 +9,7 @@ pub mod nstat;
 #[expect(unsafe_code, reason = "socket options that no crate wraps")]
 pub mod options;
 pub mod peer;
+mod progress;
 pub mod proxy;
 pub mod python;
 pub mod random;
@@ -19,4 +20,5 @@ mod skip;
 pub mod ss;
 pub mod workload;
 
+pub use progress::progress;
 pub use skip::{skip, skip_for_lack};

@@ -23,7 +23,10 @@ use report::Report;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
-use support::daemon::{Daemon, Setup};
+use support::{
+    daemon::{Daemon, Setup},
+    progress,
+};
 
 /// How much is done.
 #[derive(Debug)]
@@ -111,11 +114,6 @@ fn daemon() -> Result<Daemon> {
         Ok(daemon) => Ok(daemon),
         Err(refusal) => bail!("governord did not start: {}\n{}", refusal.status, refusal.log),
     }
-}
-
-/// Says what is being done. A reader that has gone is no error.
-fn progress(words: std::fmt::Arguments<'_>) {
-    drop(writeln!(std::io::stderr(), "{words}"));
 }
 
 /// A number of things as a number to calculate with.

@@ -18,7 +18,7 @@ use governor_user::kernel::{self, Options};
 use report::Report;
 use std::io::Write;
 use std::time::Duration;
-use support::netns::Netns;
+use support::{netns::Netns, progress};
 
 /// How much is done.
 #[derive(Debug)]
@@ -78,9 +78,4 @@ fn surroundings() -> Result<String> {
     let shared = seen.hooks.iter().any(|hook| hook.note.contains("left alone"));
     let others = if shared { "; programs of others are on the same hooks, in both arms" } else { "" };
     Ok(format!("kernel {}, {} tier{others}", rustix::system::uname().release().to_string_lossy(), seen.tier))
-}
-
-/// Says what is being done. A reader that has gone is no error.
-fn progress(words: std::fmt::Arguments<'_>) {
-    drop(writeln!(std::io::stderr(), "{words}"));
 }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use comparison::{Comparison, Outcome};
 use std::io::Write;
 use std::path::PathBuf;
+use support::progress;
 use support::workload::{Choice, Figures, Run, Workload};
 
 /// The policies to compare, as far as a workload asks for them; observing changes nothing and is left out.
@@ -22,7 +23,7 @@ fn main() -> Result<()> {
     for workload in workloads.iter().take(if quick { 1 } else { usize::MAX }) {
         let mut runs: Vec<(&Run, Figures)> = Vec::new();
         for run in workload.run.iter().filter(|run| COMPARED.contains(&run.policy)) {
-            drop(writeln!(std::io::stderr(), "{}: {}", workload.name, run.policy.name()));
+            progress(format_args!("{}: {}", workload.name, run.policy.name()));
             runs.push((run, workload.simulate(run.policy).figures));
         }
         let series: Vec<(&str, &Figures)> = runs.iter().map(|(run, figures)| (run.policy.name(), figures)).collect();

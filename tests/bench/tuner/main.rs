@@ -19,6 +19,7 @@ use support::{
     daemon::{Daemon, Setup},
     netns::Netns,
     peer::Peer,
+    progress,
     proxy::{Proxy, signal},
 };
 
@@ -151,9 +152,4 @@ fn raise(daemon: &Daemon, namespace: &Netns, clients: u64, mut burst: impl FnMut
 fn backlog(tuner: &Value, namespace: &Netns) -> Option<u64> {
     let listeners = tuner["listeners"].as_array()?;
     listeners.iter().find(|one| one["netns"] == namespace.inode())?["backlog"].as_u64()
-}
-
-/// Says what is being done. A reader that has gone is no error.
-fn progress(words: std::fmt::Arguments<'_>) {
-    drop(writeln!(std::io::stderr(), "{words}"));
 }
