@@ -1,6 +1,6 @@
 //! Leases of idle work, and requests that belong to running work.
 
-use crate::world::{ask, client, daemon, lease, refusal, soon};
+use crate::world::{ask, back, client, daemon, lease, refusal, soon};
 use governor_client::{AcquireRequest, Governor, Lease, Refused};
 use std::time::Duration;
 use support::daemon::{Daemon, Setup};
@@ -46,6 +46,7 @@ async fn a_suspended_lease_is_suspended_still_after_the_daemon_was_killed() {
     let mut connected = governor.connected();
     soon(connected.wait_for(|connected| !connected)).await.unwrap();
     daemon.restart().unwrap();
+    back(&governor, &daemon).await;
     let leases = daemon.wait_for("/v1/leases", |leases| leases.as_array().is_some_and(|all| all.len() == 2));
     let idle: Vec<_> = leases.as_array().unwrap().iter().filter(|row| row["suspended"] == true).collect();
     assert_eq!((idle.len(), &idle[0]["label"], in_flight(&daemon)), (1, &"a".into(), 1), "{leases}");

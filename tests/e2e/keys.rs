@@ -1,6 +1,6 @@
 //! What operators set for single keys: at once, for a while, listed, recorded, and still there after a restart.
 
-use crate::world::{ask, client, lease, pool, refusal, soon};
+use crate::world::{ask, back, client, lease, pool, refusal, soon};
 use governor_client::{Governor, Origin};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -36,6 +36,7 @@ async fn a_cap_holds_at_once_survives_a_restart_and_is_taken_away_again() {
     let _other = lease(&governor, "light").await;
 
     daemon.restart().unwrap();
+    back(&governor, &daemon).await;
     daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 3);
     let listed = daemon.get("/v1/overrides");
     assert_eq!((&listed[0]["key"], &listed[0]["cap"]), (&json!(hash(&governor, "batch")), &json!(2)), "{listed}");

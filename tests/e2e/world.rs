@@ -29,6 +29,13 @@ pub(crate) async fn client(socket: &Path) -> Governor {
     governor
 }
 
+/// Waits until a client is back at a daemon that was started again: what a checkpoint restored counts before the client
+/// is, and until then its questions are answered by its fallback.
+pub(crate) async fn back(governor: &Governor, daemon: &Daemon) {
+    daemon.wait_for("/v1/status", |status| status["sessions"].as_array().is_some_and(|all| !all.is_empty()));
+    soon(governor.connected().wait_for(|connected| *connected)).await.expect("the client's task lives");
+}
+
 /// How the tests' clients are set up.
 pub(crate) fn config(socket: &Path) -> Config {
     Config { name: "test".to_owned(), secret: NodeSecret::new(b"e2e"), ..Config::new(socket) }
