@@ -1,8 +1,8 @@
 //! Connections of every ending, with the daemon killed or stopped in between: nothing may be left on any gauge or in any
 //! map. Short in a normal run; `GOVERNOR_FULL=1` makes it 100,000 connections.
 
+use crate::groups::MIGRATE;
 use crate::life::{bpffs, cgroup_entries, daemon, listener_entries, open_of, row_of, rows_in, wrong};
-use crate::variants::MIGRATE;
 use crate::world::namespace;
 use support::{cgroup::Cgroup, netns::Netns, peer::Peer};
 

@@ -6,6 +6,7 @@ mod campaign;
 mod clients;
 mod connections;
 mod counters;
+mod groups;
 mod life;
 mod listeners;
 mod namespaces;
