@@ -1,11 +1,11 @@
 //! SO_REUSEPORT groups: each member's queue, and what becomes of it, and of handshakes in the middle, when a member closes.
 
-use crate::world::{eventually, listeners_in, namespace, plane, sees, tiers};
+use crate::world::{eventually, inbound_on, listeners_in, namespace, open_in, plane, sees, tiers};
 use governor_user::kernel::{
     groups::groups,
     view::{HookEvent, ListenerView, Tier},
 };
-use support::peer::Peer;
+use support::{cgroup::Cgroup, netns::Netns, nstat, peer::Peer, ss};
 
 /// Whether the queue of a listener that closes goes to another of its group.
 pub(crate) const MIGRATE: &str = "ipv4/tcp_migrate_req";
@@ -36,8 +36,7 @@ fn members_of_a_reuse_port_group_are_rows_of_their_own_and_the_group_is_as_full_
 fn closing_a_member_loses_its_queue_unless_migration_is_on() {
     for (tier, migrate) in tiers().flat_map(|tier| [(tier, "0"), (tier, "1")]) {
         let Some(namespace) = namespace() else { return };
-        if !namespace.set(MIGRATE, migrate) {
-            support::skip("this kernel has no tcp_migrate_req");
+        if !hands_on(&namespace, migrate) {
             return;
         }
         let Some(plane) = plane(tier) else { return };
@@ -54,15 +53,15 @@ fn closing_a_member_loses_its_queue_unless_migration_is_on() {
         });
         let before = listeners_in(&seen, &namespace);
         server.close_member();
-        let seen = eventually(&plane, "one member", |seen| listeners_in(seen, &namespace).len() == 1);
+        // A table read in the middle of the close has neither the closing member nor all that it handed on.
+        let of_survivor = |left: &ListenerView| before.iter().find(|row| row.cookie == left.cookie).unwrap();
+        let seen = eventually(&plane, "one member, with all that is left", |seen| {
+            let rows = listeners_in(seen, &namespace);
+            let expected = |left: &ListenerView| if migrate == "1" { 40 } else { of_survivor(left).depth };
+            rows.len() == 1 && rows[0].depth == expected(&rows[0])
+        });
         let left = listeners_in(&seen, &namespace).remove(0);
-        let survivor = before.iter().find(|row| row.cookie == left.cookie).unwrap();
-        if migrate == "1" && left.depth == survivor.depth {
-            support::skip("tcp_migrate_req has no effect on this kernel");
-            return;
-        }
-        let expected = if migrate == "1" { 40 } else { survivor.depth };
-        assert_eq!(left.depth, expected, "tcp_migrate_req={migrate}");
+        let survivor = of_survivor(&left);
         assert_eq!(left.accepted_total, survivor.accepted_total.map(|_| 0), "nothing was accepted");
         if tier >= Tier::Tracepoint && migrate == "1" && sees(&seen, HookEvent::Enqueue) {
             assert_eq!(left.enqueued_total, survivor.enqueued_total, "nothing arrived");
@@ -78,4 +77,121 @@ fn closing_a_member_loses_its_queue_unless_migration_is_on() {
             }
         }
     }
+}
+
+/// How a handshake that was in the middle when its listener closed comes to the listener that goes on with it. The kernel
+/// copies the request either way (`inet_reqsk_clone`), before it is a connection or as it becomes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handover {
+    /// By the request's timer, which sends the SYN-ACK again.
+    ByTimer,
+    /// By what the client sends.
+    ByClient,
+}
+
+#[test]
+fn handshakes_of_a_closing_member_that_are_in_the_middle_arrive_once_at_another() {
+    for (tier, handover) in tiers().flat_map(|tier| [(tier, Handover::ByTimer), (tier, Handover::ByClient)]) {
+        let Some(namespace) = namespace() else { return };
+        if !hands_on(&namespace, "1") {
+            return;
+        }
+        let of_server = Cgroup::create("half-server").unwrap();
+        let of_clients = Cgroup::create("half-clients").unwrap();
+        let Some(plane) = plane(tier) else { return };
+        let mut server = Peer::start_in(&namespace, &of_server);
+        let [mut first, mut later, mut leaver] = std::array::from_fn(|_| Peer::start_in(&namespace, &of_clients));
+        let port = server.listen_group("127.0.0.1", 100, 2);
+        first.connect("127.0.0.1", port, 20);
+        let of_both = |seen: &_| listeners_in(seen, &namespace).iter().map(|row| row.depth).sum::<u32>();
+        eventually(&plane, "20 queued", |seen| of_both(seen) == 20);
+
+        // The member that will close hears no end of a handshake, the other one all of them.
+        server.hear_syns_only_of_member(0);
+        later.connect("127.0.0.1", port, 20);
+        leaver.connect("127.0.0.1", port, 20);
+        let half_open = || u32::try_from(ss::half_open(&namespace, port)).unwrap();
+        let seen = eventually(&plane, "all queued but those in the middle", |seen| {
+            let rows = listeners_in(seen, &namespace);
+            let all = |row: &ListenerView| row.enqueued_total == Some(row.depth.into());
+            let counted = !sees(seen, HookEvent::Enqueue) || rows.iter().all(all);
+            of_both(seen) + half_open() == 60 && counted
+        });
+        let in_the_middle = 60 - of_both(&seen);
+        let before = listeners_in(&seen, &namespace);
+        let counts_enqueues = sees(&seen, HookEvent::Enqueue);
+        let counts_accepts = sees(&seen, HookEvent::Accept);
+        if handover == Handover::ByTimer {
+            server.hear_syns_only_of_member(1);
+        }
+        server.close_member();
+        let seen = eventually(&plane, "one member", |seen| listeners_in(seen, &namespace).len() == 1);
+        let cookie = listeners_in(&seen, &namespace).remove(0).cookie;
+        let (left, closed): (Vec<_>, Vec<_>) = before.iter().partition(|row| row.cookie == cookie);
+        let (left, closed) = (left[0], closed[0]);
+        assert!(in_the_middle > 0 && closed.depth > 0, "60 connections fall to both of two");
+
+        if handover == Handover::ByTimer {
+            // Every request has been handed on and is in the middle still: nothing arrived by that.
+            eventually(&plane, "requests at the other member", |_| {
+                handed_on(&namespace) == [u64::from(closed.depth + in_the_middle), 0]
+            });
+            let seen = eventually(&plane, "what waited", |seen| of_both(seen) == 60 - in_the_middle);
+            assert_eq!(half_open(), in_the_middle);
+            assert_eq!(listeners_in(&seen, &namespace)[0].enqueued_total, left.enqueued_total, "nothing arrived");
+            server.hear_all_of_member(0);
+        }
+        later.say(0, 20);
+        leaver.say(0, 20);
+        eventually(&plane, "all queued", |seen| {
+            let row = listeners_in(seen, &namespace).remove(0);
+            let arrived = u64::from(left.depth + in_the_middle);
+            row.depth == 60
+                && row.abandoned == Some(0)
+                && (!counts_enqueues || (row.enqueued_total, row.accepted_total) == (Some(arrived), Some(0)))
+                && open_in(seen, of_server.path()) == (inbound_on(tier, 60, 0), 0)
+                && open_in(seen, of_clients.path()) == (0, 60)
+        });
+        assert_eq!(half_open(), 0);
+        assert_eq!(handed_on(&namespace), [u64::from(closed.depth + in_the_middle), 0]);
+
+        leaver.close_connections();
+        eventually(&plane, "20 of 60 gone", |seen| listeners_in(seen, &namespace)[0].abandoned == Some(20));
+        server.accept_of_member(60);
+        eventually(&plane, "60 accepted", |seen| {
+            let row = listeners_in(seen, &namespace).remove(0);
+            let waits = row.sojourn.as_ref().map(|sojourn| sojourn.count);
+            row.depth == 0
+                && (!counts_enqueues || row.accepted_total == Some(60))
+                && (!counts_accepts || (row.abandoned_total, waits) == (Some(20), Some(60)))
+                && open_in(seen, of_server.path()) == (60, 0)
+        });
+        let passive_opens = nstat::counters(&namespace, &["TcpPassiveOpens"]);
+        assert_eq!(passive_opens, [60], "each became one connection");
+
+        server.close_all();
+        first.close_connections();
+        later.close_connections();
+        let seen = eventually(&plane, "nothing open", |seen| {
+            open_in(seen, of_server.path()) == (0, 0) && open_in(seen, of_clients.path()) == (0, 0)
+        });
+        let lost = seen.closed.iter().filter(|place| place.netns == namespace.inode()).filter_map(|place| place.lost);
+        assert_eq!((lost.sum::<u64>(), seen.health.drift, seen.health.untracked), (0, 0, 0), "{tier}, {handover:?}");
+    }
+}
+
+/// Sets whether the kernel hands on; `false`, and a line that says why, where it cannot. One that has the setting need not
+/// have the code, but then it does not count either.
+fn hands_on(namespace: &Netns, migrate: &str) -> bool {
+    let works = namespace.set(MIGRATE, migrate) && nstat::knows(namespace, "TcpExtTCPMigrateReqSuccess");
+    if !works {
+        support::skip("this kernel hands no request on");
+    }
+    works
+}
+
+/// Requests that the kernel handed on to another listener of their group, queued ones among them, and failed to.
+fn handed_on(namespace: &Netns) -> [u64; 2] {
+    let counts = nstat::counters(namespace, &["TcpExtTCPMigrateReqSuccess", "TcpExtTCPMigrateReqFailure"]);
+    counts.try_into().expect("as many as asked for")
 }

@@ -117,6 +117,16 @@ impl Peer {
         self.order(&format!("hear all {port}"));
     }
 
+    /// As [`Self::hear_syns_only`], for one member of the groups: 0 is the oldest.
+    pub fn hear_syns_only_of_member(&mut self, place: u32) {
+        self.order(&format!("hear-member syns {place}"));
+    }
+
+    /// As [`Self::hear_all`], for one member of the groups: 0 is the oldest.
+    pub fn hear_all_of_member(&mut self, place: u32) {
+        self.order(&format!("hear-member all {place}"));
+    }
+
     /// Calls `listen()` again.
     pub fn relisten(&mut self, port: u16, backlog: u32) {
         self.order(&format!("relisten {port} {backlog}"));

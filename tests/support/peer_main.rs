@@ -128,12 +128,11 @@ impl Sockets {
             }
             ["track", count] => Ok(track::fill(count.parse()?)?),
             ["hear", what, port] => {
-                let listener = self.listeners.get(&port.parse()?).ok_or("no such listener")?;
-                if what == "syns" {
-                    options::hear_syns_only(listener)?
-                } else {
-                    options::hear_all(listener)?
-                }
+                hear(what, self.listeners.get(&port.parse()?).ok_or("no such listener")?)?;
+                Ok(0)
+            }
+            ["hear-member", what, place] => {
+                hear(what, self.members.get(place.parse::<usize>()?).ok_or("no such member")?)?;
                 Ok(0)
             }
             ["relisten", port, backlog] => {
@@ -279,6 +278,10 @@ impl Sockets {
         self.connections.push(socket);
         Ok(())
     }
+}
+
+fn hear(what: &str, listener: &impl AsFd) -> io::Result<()> {
+    if what == "syns" { options::hear_syns_only(listener) } else { options::hear_all(listener) }
 }
 
 fn socket(address: IpAddr) -> io::Result<OwnedFd> {
