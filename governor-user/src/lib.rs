@@ -11,3 +11,4 @@ pub mod metrics;
 pub mod overload;
 pub mod proxy;
 pub mod tuner;
+mod wording;

@@ -6,6 +6,7 @@ use super::pools::rule;
 use super::render::{Style, Table, duration, or_dash};
 use super::run::Ctl;
 use crate::control::api::Advice;
+use crate::wording::counted;
 
 /// Asks and shows.
 pub(super) fn run(ctl: &Ctl, last_seconds: u64) -> Result<Answer, Error> {
@@ -21,10 +22,10 @@ fn text(advice: &Advice, style: Style) -> String {
     let mut text = String::new();
     for pool in &advice.pools {
         text.push_str(&format!(
-            "pool {}: {} requests of {} keys in {}, replayed under each setting, enforced\n\n",
+            "pool {}: {} of {} in {}, replayed under each setting, enforced\n\n",
             pool.pool,
-            pool.requests,
-            pool.keys,
+            counted(pool.requests, "request", "requests"),
+            counted(pool.keys, "key", "keys"),
             duration(advice.window_seconds)
         ));
         let mut table =

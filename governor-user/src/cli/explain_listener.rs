@@ -5,6 +5,7 @@ use super::client::with_query;
 use super::render::{Facts, Style, duration};
 use super::run::Ctl;
 use crate::control::api::{Conntrack, Evidence, ListenerVerdict, Verdict};
+use crate::wording::counted;
 use std::net::SocketAddr;
 
 /// Asks and shows. A place without a listener is an error of the daemon.
@@ -38,8 +39,11 @@ fn text(row: &ListenerVerdict, style: Style) -> String {
 
 fn queue(facts: &mut Facts, evidence: &Evidence) {
     let mut now = match evidence.backlog {
-        Some(backlog) => format!("{} of at most {} connections", evidence.depth, u64::from(backlog) + 1),
-        None => format!("{} connections, limit unknown", evidence.depth),
+        Some(backlog) => {
+            let holds = counted(u64::from(backlog) + 1, "connection", "connections");
+            format!("{} of at most {holds}", evidence.depth)
+        }
+        None => format!("{}, limit unknown", counted(evidence.depth, "connection", "connections")),
     };
     if let Some(oldest) = evidence.oldest_seconds {
         now.push_str(&format!(", the oldest for {}", duration(oldest)));
@@ -68,13 +72,16 @@ fn queue(facts: &mut Facts, evidence: &Evidence) {
 
 fn window(facts: &mut Facts, evidence: &Evidence) {
     let count = |count: Option<u64>| count.map_or_else(|| "unknown".to_owned(), |count| count.to_string());
+    let attempts = match evidence.overflows {
+        Some(attempts) => counted(attempts, "attempt", "attempts").to_string(),
+        None => "unknown attempts".to_owned(),
+    };
     facts.add(
         "last 10 s",
         format!(
-            "{} came in, {} accepted, {} attempts refused; at most {} waited, through {} at most",
+            "{} came in, {} accepted, {attempts} refused; at most {} waited, through {} at most",
             count(evidence.enqueued),
             count(evidence.accepted),
-            count(evidence.overflows),
             evidence.depth_max,
             duration(evidence.longest_wait_seconds),
         ),
@@ -94,7 +101,11 @@ fn surroundings(facts: &mut Facts, row: &ListenerVerdict) {
         let refused = of.request_queue_full_drops.unwrap_or(0);
         facts.add(
             "half-open",
-            format!("{sent} SYN cookies sent, {came} came back, {refused} SYNs refused, in its namespace"),
+            format!(
+                "{} sent, {came} came back, {} refused, in its namespace",
+                counted(sent, "SYN cookie", "SYN cookies"),
+                counted(refused, "SYN", "SYNs")
+            ),
         );
     }
     match evidence.conntrack {

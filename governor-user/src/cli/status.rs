@@ -5,6 +5,7 @@ use super::bypass;
 use super::render::{Facts, Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
 use crate::control::api::{Health, LostLeases, Mode, PinState, Pins, Status, Troubled};
+use crate::wording::counted;
 use std::net::SocketAddr;
 
 /// Listeners in trouble that are named.
@@ -43,8 +44,12 @@ fn text(status: &Status, style: Style) -> String {
         facts.add("degraded", style.red(line));
     }
     if status.awaited > 0 {
-        let line = format!("{} leases of the daemon before count until their proxies are back", status.awaited);
-        facts.add("restart", style.yellow(&line));
+        let line = counted(
+            status.awaited,
+            "lease of the daemon before counts until its proxy is back",
+            "leases of the daemon before count until their proxies are back",
+        );
+        facts.add("restart", style.yellow(&line.to_string()));
     }
     for lost in &status.lost {
         facts.add("leaks", style.yellow(&leaks(lost)));
@@ -132,15 +137,15 @@ fn leaks(lost: &LostLeases) -> String {
 /// The tier, and the counters that must stay 0 where they do not.
 fn kernel(status: &Status, style: Style) -> String {
     let Health { lost_events, untracked, drift, audits, audits_failed } = status.kernel;
-    let mut text = format!("tier {}, {audits} audits", status.tier.as_str());
-    for (count, what) in [
-        (lost_events, "events lost"),
-        (untracked, "sockets not tracked"),
-        (drift, "connections of drift repaired"),
-        (audits_failed, "audits failed"),
+    let mut text = format!("tier {}, {}", status.tier.as_str(), counted(audits, "audit", "audits"));
+    for (count, one, many) in [
+        (lost_events, "event lost", "events lost"),
+        (untracked, "socket not tracked", "sockets not tracked"),
+        (drift, "connection of drift repaired", "connections of drift repaired"),
+        (audits_failed, "audit failed", "audits failed"),
     ] {
         if count > 0 {
-            text.push_str(&style.red(&format!(", {count} {what}")));
+            text.push_str(&style.red(&format!(", {}", counted(count, one, many))));
         }
     }
     text
@@ -255,7 +260,7 @@ mod tests {
         listener   0.0.0.0:443 burst: up to 116 of at most 129 connections waited
         bypass     on: every request passes, for 29m55s more
         node       801 counted requests, no cap; 14 parked, at most 500
-        kernel     tier netlink, 40 audits, 2 connections of drift repaired, 1 audits failed
+        kernel     tier netlink, 40 audits, 2 connections of drift repaired, 1 audit failed
         degraded   kernel: tracepoint not used: no kernel BTF
                    state: folder is read-only
         restart    3 leases of the daemon before count until their proxies are back

@@ -4,6 +4,7 @@
 use super::api::{Check, CheckStatus, Tuner, TunerState};
 use crate::daemon::view::View;
 use crate::kernel::view::{Health, HookEvent, HookView, Observation, PinState, PinsView};
+use crate::wording::counted;
 
 /// Everything, the kernel's part first.
 #[must_use]
@@ -138,7 +139,12 @@ fn overflows(seen: &Observation) -> Option<Check> {
     let unknown = seen.listeners.iter().filter(|listener| listener.overflows_total.is_none()).count();
     let adopted = if seen.pins.state == PinState::Adopted { " or no daemon ran" } else { "" };
     let detail = format!(
-        "unknown for {unknown} listeners until SYNs are looked at next: they dropped packets while nobody looked{adopted}"
+        "unknown for {} while nobody looked{adopted}",
+        counted(
+            unknown,
+            "listener until SYNs are looked at next: it dropped packets",
+            "listeners until SYNs are looked at next: they dropped packets",
+        )
     );
     (looks && unknown > 0).then(|| check("overflows", CheckStatus::Ok, detail, None))
 }
@@ -162,7 +168,7 @@ mod tests {
         let said = overflows(&seen(vec![known, ListenerView::bare(81)], PinState::Adopted)).unwrap();
         assert_eq!(
             said.detail,
-            "unknown for 1 listeners until SYNs are looked at next: they dropped packets while nobody looked or no daemon ran"
+            "unknown for 1 listener until SYNs are looked at next: it dropped packets while nobody looked or no daemon ran"
         );
         let elsewhere = Observation { hooks: Vec::new(), ..seen(vec![ListenerView::bare(81)], PinState::Off) };
         assert_eq!(overflows(&elsewhere), None, "the hook says so there");

@@ -1,6 +1,7 @@
 //! Decisions in plain words: pure text from the numbers, so that `curl` and `governorctl explain` say the same.
 
 use super::api::{Decision, Outcome};
+use crate::wording::{Counted, counted};
 
 /// One or two sentences: what happened by which rule, on which numbers, and what the client was told.
 /// Reads everything of `decision` but its `explanation`; names no key but the requester's own.
@@ -32,17 +33,16 @@ fn happened(decision: &Decision) -> &'static str {
 fn rule(decision: &Decision) -> String {
     let n = &decision.numbers;
     let pool = &decision.pool;
-    let use_now = format!("{} of {} slots in use", n.in_flight, n.capacity);
+    let use_now = format!("{} of {} in use", n.in_flight, counted(n.capacity, "slot", "slots"));
     match decision.reason.as_str() {
         "fair_share" if decision.origin == "org" => {
             format!("by fair share: its org held {} with a share of {}, {use_now}.", n.unit_in_flight, n.share,)
         }
         "fair_share" => format!(
-            "by fair share: its key held {} with a share of {} while pool {pool} was congested, {use_now} by {} active {}.",
+            "by fair share: its key held {} with a share of {} while pool {pool} was congested, {use_now} by {}.",
             n.key_in_flight,
             n.share,
-            n.active_keys,
-            if n.active_keys == 1 { "key" } else { "keys" },
+            counted(n.active_keys, "active key", "active keys"),
         ),
         "pool_exhausted" => {
             format!("because no member of pool {pool} it may use had a free slot: {use_now}, {} parked.", n.parked)
@@ -52,7 +52,8 @@ fn rule(decision: &Decision) -> String {
              earliest reset is further away than it could wait."
         ),
         "node_cap" => {
-            format!("by the node cap: {} counted requests of at most {} on this node.", n.node_counted, n.node_cap)
+            let requests = counted(n.node_counted, "counted request", "counted requests");
+            format!("by the node cap: {requests} of at most {} on this node.", n.node_cap)
         }
         "key_queue_full" => format!("because its key has as many requests parked in pool {pool} as it may."),
         "queue_full" => format!("because too many requests are parked: {} in pool {pool}.", n.parked),
@@ -64,13 +65,13 @@ fn rule(decision: &Decision) -> String {
         "suspended" => {
             "because an operator suspended its key; governorctl key says who, until when and why.".to_owned()
         }
-        "key_cap" => format!("by the cap of its key: {} of at most {} requests.", n.limited, n.limit),
-        "org_cap" => format!("by the cap of its org: {} of at most {} requests.", n.limited, n.limit),
+        "key_cap" => format!("by the cap of its key: {} of at most {}.", n.limited, requests(n.limit)),
+        "org_cap" => format!("by the cap of its org: {} of at most {}.", n.limited, requests(n.limit)),
         "class_cap" => format!(
-            "by the ceiling of its class{}: {} of at most {} requests.",
+            "by the ceiling of its class{}: {} of at most {}.",
             decision.class.as_ref().map(|class| format!(" {class}")).unwrap_or_default(),
             n.limited,
-            n.limit,
+            requests(n.limit),
         ),
         "sub_capacity" => format!(
             "because its kind of traffic held {} of the {} slots of pool {pool} it may hold: {use_now}, {} parked.",
@@ -78,6 +79,10 @@ fn rule(decision: &Decision) -> String {
         ),
         other => format!("by the rule {other}, with {use_now} in pool {pool}."),
     }
+}
+
+fn requests(count: u32) -> Counted<'static> {
+    counted(count, "request", "requests")
 }
 
 fn waited(decision: &Decision) -> String {

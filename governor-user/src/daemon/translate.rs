@@ -2,6 +2,7 @@
 //! nothing.
 
 use super::journal::Entry;
+use crate::wording::{Counted, counted};
 use governor_common::wire::KeyHash;
 use governor_common::wire::reply::{self, Reply};
 use governor_common::wire::request;
@@ -104,6 +105,10 @@ pub fn grant<'a>(engine: &'a Engine, grant: &Grant) -> (u64, u32, Option<&'a str
     (grant.lease.map_or(0, |lease| lease.0), millis(grant.waited), member)
 }
 
+fn requests(count: u32) -> Counted<'static> {
+    counted(count, "request", "requests")
+}
+
 /// A refusal with its sentence.
 #[must_use]
 pub fn shed(entry: &Entry) -> Reply {
@@ -113,25 +118,30 @@ pub fn shed(entry: &Entry) -> Reply {
     // Numbers of the caller and of the whole pool; no other key is ever named.
     let detail = match decision.reason {
         Reason::FairShare => format!(
-            "your key holds {} of its share of {}; pool {pool} has {} of {} slots in use by {} active keys",
-            numbers.key_in_flight, numbers.share, numbers.in_flight, numbers.capacity, numbers.active_keys
+            "your key holds {} of its share of {}; pool {pool} has {} of {} in use by {}",
+            numbers.key_in_flight,
+            numbers.share,
+            numbers.in_flight,
+            counted(numbers.capacity, "slot", "slots"),
+            counted(numbers.active_keys, "active key", "active keys"),
         ),
         Reason::PoolExhausted => {
             format!("all slots of pool {pool} are in use: {} of {}", numbers.in_flight, numbers.capacity)
         }
         Reason::AllCooling => format!("every member of pool {pool} is rate limited upstream"),
         Reason::NodeCap => {
-            format!("this node handles {} of at most {} requests", numbers.node_counted, numbers.node_cap)
+            format!("this node handles {} of at most {}", numbers.node_counted, requests(numbers.node_cap))
         }
         Reason::KeyQueueFull => "too many requests of your key are waiting".to_owned(),
         Reason::QueueFull => format!("too many requests are waiting for pool {pool}: {}", numbers.parked),
         Reason::Overload => "this node is overloaded".to_owned(),
         Reason::Suspended => "an operator suspended your key".to_owned(),
-        Reason::KeyCap => format!("your key has {} of at most {} requests", numbers.limited, numbers.limit),
-        Reason::OrgCap => format!("your organisation has {} of at most {} requests", numbers.limited, numbers.limit),
-        Reason::ClassCap => format!("your plan allows {} requests at a time: {}", numbers.limit, numbers.limited),
+        Reason::KeyCap => format!("your key has {} of at most {}", numbers.limited, requests(numbers.limit)),
+        Reason::OrgCap => format!("your organisation has {} of at most {}", numbers.limited, requests(numbers.limit)),
+        Reason::ClassCap => format!("your plan allows {} at a time: {}", requests(numbers.limit), numbers.limited),
         Reason::SubCapacity => {
-            format!("this kind of traffic fills its {} slots of pool {pool}: {}", numbers.limit, numbers.limited)
+            let slots = counted(numbers.limit, "slot", "slots");
+            format!("this kind of traffic fills its {slots} of pool {pool}: {}", numbers.limited)
         }
     };
     Reply::Shed(reply::Shed {

@@ -6,6 +6,7 @@ use super::{
     netstat::{Totals, named},
     view::{Conntrack, Finding, FindingKind, HalfOpen, ListenerView, NamespaceCounters},
 };
+use crate::wording::counted;
 use std::{net::SocketAddr, time::Duration};
 
 /// What the listeners of the namespace add.
@@ -77,7 +78,10 @@ pub(crate) fn read(totals: &Totals, queues: &Queues) -> Vec<Finding> {
         findings.push(Finding {
             kind: FindingKind::DroppedOtherwise,
             critical: false,
-            text: format!("{elsewhere} handshakes dropped for another reason than a full accept queue"),
+            text: format!(
+                "{} dropped for another reason than a full accept queue",
+                counted(elsewhere, "handshake", "handshakes")
+            ),
         });
     }
     let fast_open = some(recent.fast_open_overflows);
@@ -85,7 +89,10 @@ pub(crate) fn read(totals: &Totals, queues: &Queues) -> Vec<Finding> {
         findings.push(Finding {
             kind: FindingKind::FastOpenFallback,
             critical: false,
-            text: format!("{fast_open} Fast Open connections fell back to the normal handshake: no overload"),
+            text: format!(
+                "{} fell back to the normal handshake: no overload",
+                counted(fast_open, "Fast Open connection", "Fast Open connections")
+            ),
         });
     }
     findings.extend(connection_tracking(totals.conntrack));
@@ -95,7 +102,8 @@ pub(crate) fn read(totals: &Totals, queues: &Queues) -> Vec<Finding> {
 fn accept_queue_full(overflows: u64, queues: &Queues, somaxconn: Option<u32>) -> Finding {
     let mut text = "the accept queue was full".to_owned();
     if overflows > 0 {
-        text.push_str(&format!(": {overflows} attempts refused (packets, not clients: each retry counts again)"));
+        let attempts = counted(overflows, "attempt", "attempts");
+        text.push_str(&format!(": {attempts} refused (packets, not clients: each retry counts again)"));
     }
     if let Some((address, backlog)) = queues.full {
         text.push_str(&format!("; {address} holds at most {backlog} + 1"));
@@ -109,9 +117,11 @@ fn accept_queue_full(overflows: u64, queues: &Queues, somaxconn: Option<u32>) ->
 /// More room would only store more of what nobody takes out.
 fn standing_queue(queue: &Standing) -> Finding {
     let Standing { address, age, depth, abandoned } = queue;
-    let mut text = format!("{address}: the oldest of {depth} queued connections has waited {:.0} s", age.as_secs_f64());
+    let queued = counted(*depth, "queued connection", "queued connections");
+    let mut text = format!("{address}: the oldest of {queued} has waited {:.0} s", age.as_secs_f64());
     if let Some(gone) = abandoned.filter(|gone| *gone > 0) {
-        text.push_str(&format!("; {gone} of them were given up by their clients"));
+        let gone = counted(gone, "of them was given up by its client", "of them were given up by their clients");
+        text.push_str(&format!("; {gone}"));
     }
     Finding { kind: FindingKind::StandingQueue, critical: false, text }
 }
@@ -128,14 +138,15 @@ fn half_open(recent: &NamespaceCounters) -> Option<Finding> {
         HalfOpen::Pressure => (
             FindingKind::HalfOpenPressure,
             format!(
-                "half-open pressure: {sent} SYN cookies sent, {received} came back; a longer backlog does not help"
+                "half-open pressure: {} sent, {received} came back; a longer backlog does not help",
+                counted(sent, "SYN cookie", "SYN cookies")
             ),
         ),
         HalfOpen::Critical => (
             FindingKind::HalfOpenPressure,
             format!(
-                "half-open pressure: {} SYNs refused and real clients with them; SYN cookies are off",
-                recent.request_queue_full_drops.unwrap_or(0)
+                "half-open pressure: {} refused and real clients with them; SYN cookies are off",
+                counted(recent.request_queue_full_drops.unwrap_or(0), "SYN", "SYNs")
             ),
         ),
     };

@@ -22,6 +22,7 @@ use super::maps::{Maps, Source};
 use super::overflow_hooks;
 use super::tracepoint::{Memory, Options};
 use super::view::{PinState, PinsView};
+use crate::wording::counted;
 use aya::Ebpf;
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::{CgroupSkb, CgroupSkbAttachType, Iter};
@@ -254,7 +255,8 @@ pub(super) fn abandon(options: &PinOptions) -> String {
         Ok(Some(folder)) => match folder.remove() {
             Ok(names) if names.is_empty() => String::new(),
             Ok(names) => {
-                format!("{} pins of an earlier start were removed: this tier has no use for them", names.len())
+                let pins = counted(names.len(), "pin of an earlier start was", "pins of an earlier start were");
+                format!("{pins} removed: this tier has no use for them")
             }
             Err(error) => chain(&error),
         },

@@ -86,7 +86,7 @@ impl Home {
 /// # Errors
 /// `PermissionDenied` for processes of other users without `CAP_SYS_PTRACE`; `NotFound` when it ended.
 pub(crate) fn task_namespace(task: &Path) -> io::Result<u64> {
-    let link = fs::read_link(task.join("ns/net"))?;
+    let link = fs::read_link(task.join("ns/net")).map_err(|error| unless_ended(error, task))?;
     bracketed(link.as_os_str().as_bytes(), b"net:[").ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
@@ -96,9 +96,10 @@ pub(crate) fn task_namespace(task: &Path) -> io::Result<u64> {
 /// `PermissionDenied` for processes of other users without `CAP_SYS_PTRACE`; `NotFound` when it ended.
 pub(crate) fn each_socket(process: &Path, mut each: impl FnMut(u64)) -> io::Result<usize> {
     let mut seen = 0;
-    for entry in fs::read_dir(process.join("fd"))? {
+    let classify = |error| unless_ended(error, process);
+    for entry in fs::read_dir(process.join("fd")).map_err(classify)? {
         seen += 1;
-        let Ok(link) = fs::read_link(entry?.path()) else { continue };
+        let Ok(link) = fs::read_link(entry.map_err(classify)?.path()) else { continue };
         if let Some(inode) = bracketed(link.as_os_str().as_bytes(), b"socket:[") {
             each(inode);
         }
@@ -230,6 +231,16 @@ fn classify_process(error: io::Error) -> io::Error {
     }
 }
 
+/// As [`classify_process`], for what hangs from the folder of a process or task: of one that ends between the look-up of
+/// a name there and its use, the kernel says that access is denied. Then the folder is gone too.
+fn unless_ended(error: io::Error, folder: &Path) -> io::Error {
+    let is_gone = || fs::symlink_metadata(folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    if error.kind() == io::ErrorKind::PermissionDenied && is_gone() {
+        return io::ErrorKind::NotFound.into();
+    }
+    classify_process(error)
+}
+
 fn classify(error: io::Error) -> EnterError {
     match Errno::from_io_error(&error) {
         // ESRCH: the process ended while its entry was being opened.
@@ -249,6 +260,14 @@ mod tests {
         assert_eq!(bracketed(b"socket:[42", b"socket:["), None);
         assert_eq!(bracketed(b"socket:[-1]", b"socket:["), None);
         assert_eq!(bracketed(b"pipe:[42]", b"socket:["), None);
+    }
+
+    #[test]
+    fn what_is_denied_of_a_process_that_has_ended_is_not_found() {
+        let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+        assert_eq!(unless_ended(denied(), Path::new("/proc/self")).kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(unless_ended(denied(), Path::new("/proc/self/task/0")).kind(), io::ErrorKind::NotFound);
+        assert_eq!(unless_ended(Errno::SRCH.into(), Path::new("/proc/self")).kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 
 use super::burst::{Burst, Meter, Sample};
 use crate::config::ListenerPolicy;
+use crate::wording::counted;
 use governor_engine::time::{Duration, Instant};
 
 /// Fewer accepts than this tell no rate.
@@ -367,8 +368,12 @@ fn fills(depth: u32, backlog: u32) -> bool {
 
 fn describe(burst: &Burst) -> String {
     let Burst { lasted, peak, accepted, overflows } = burst;
-    let refused = if *overflows == 0 { String::new() } else { format!(", {overflows} attempts were refused") };
-    format!("{peak} waited{refused}, {accepted} were accepted in {} ms ({}/s)", lasted.as_millis(), burst.rate())
+    let refused = match counted(*overflows, "attempt was refused", "attempts were refused") {
+        _ if *overflows == 0 => String::new(),
+        refused => format!(", {refused}"),
+    };
+    let accepted = counted(*accepted, "was accepted", "were accepted");
+    format!("{peak} waited{refused}, {accepted} in {} ms ({}/s)", lasted.as_millis(), burst.rate())
 }
 
 #[cfg(test)]

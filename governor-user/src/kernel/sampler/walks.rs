@@ -2,6 +2,7 @@
 
 use super::Sampler;
 use crate::kernel::{tracepoint::Reading, walk::Walk};
+use crate::wording::counted;
 use std::{collections::BTreeSet, time::Instant};
 
 impl Sampler {
@@ -18,10 +19,12 @@ impl Sampler {
         self.unfound.retain(|netns| !self.namespaces.knows(*netns));
         self.blind.clear();
         if walk.unreadable > 0 {
-            self.blind.push(format!(
-                "{} processes cannot be read: their listeners show no pids and their namespaces may be missing",
-                walk.unreadable
-            ));
+            let blind = counted(
+                walk.unreadable,
+                "process cannot be read: its listeners show no pids and its namespace may be missing",
+                "processes cannot be read: their listeners show no pids and their namespaces may be missing",
+            );
+            self.blind.push(blind.to_string());
         }
         if walk.truncated {
             self.blind.push("the walk over /proc ended at its bound: pids and namespaces are incomplete".to_owned());

@@ -2,6 +2,7 @@
 
 use super::{Evidence, Verdict, is_tracking_full};
 use crate::kernel::view::{Conntrack, HalfOpen};
+use crate::wording::{Counted, counted};
 
 impl Verdict {
     /// One sentence with the numbers that led to it.
@@ -86,16 +87,27 @@ impl Verdict {
 /// "3 of at most 129 connections wait".
 fn waiting(evidence: &Evidence) -> String {
     let depth = evidence.depth;
-    let wait = if depth == 1 { "waits" } else { "wait" };
     match evidence.backlog {
-        Some(backlog) => format!("{depth} of at most {} connections {wait}", u64::from(backlog) + 1),
-        None => format!("{depth} {} {wait}", if depth == 1 { "connection" } else { "connections" }),
+        Some(backlog) => {
+            let wait = if depth == 1 { "waits" } else { "wait" };
+            format!("{depth} of at most {} {wait}", connections(u64::from(backlog) + 1))
+        }
+        None => counted(depth, "connection waits", "connections wait").to_string(),
     }
+}
+
+fn connections(count: u64) -> Counted<'static> {
+    counted(count, "connection", "connections")
 }
 
 fn abandoned(evidence: &Evidence) -> String {
     match evidence.abandoned {
-        Some(gone) if gone > 0 => format!("; {gone} of them were given up by their clients"),
+        Some(gone) if gone > 0 => {
+            format!(
+                "; {}",
+                counted(gone, "of them was given up by its client", "of them were given up by their clients")
+            )
+        }
         _ => String::new(),
     }
 }
@@ -123,8 +135,8 @@ fn starved(evidence: &Evidence) -> String {
 fn burst(evidence: &Evidence) -> String {
     let holds = evidence.backlog.map(|backlog| u64::from(backlog) + 1);
     let mut text = match holds {
-        Some(holds) => format!("up to {} of at most {holds} connections waited", evidence.depth_max),
-        None => format!("up to {} connections waited", evidence.depth_max),
+        Some(holds) => format!("up to {} of at most {} waited", evidence.depth_max, connections(holds)),
+        None => format!("up to {} waited", connections(evidence.depth_max.into())),
     };
     if let Some(drained) = evidence.drained_seconds {
         text.push_str(&format!(" and were accepted within {}", seconds(drained)));
@@ -141,7 +153,8 @@ fn burst(evidence: &Evidence) -> String {
 fn refused(evidence: &Evidence) -> String {
     match evidence.overflows {
         Some(refused) if refused > 0 => format!(
-            "; {refused} attempts were refused in the last {} (packets, not clients)",
+            "; {} refused in the last {} (packets, not clients)",
+            counted(refused, "attempt was", "attempts were"),
             seconds(evidence.window_seconds)
         ),
         _ => String::new(),
@@ -153,12 +166,12 @@ fn half_open(evidence: &Evidence) -> String {
     let of = &evidence.namespace;
     match of.half_open() {
         HalfOpen::Critical => format!(
-            "{} SYNs were refused in the last 10 s and real clients with them: SYN cookies are off",
-            count(of.request_queue_full_drops)
+            "{} refused in the last 10 s and real clients with them: SYN cookies are off",
+            counted(count(of.request_queue_full_drops), "SYN was", "SYNs were")
         ),
         HalfOpen::Quiet | HalfOpen::Burst | HalfOpen::Pressure => format!(
-            "{} SYN cookies were sent in the last 10 s and {} came back",
-            count(of.syncookies_sent),
+            "{} sent in the last 10 s and {} came back",
+            counted(count(of.syncookies_sent), "SYN cookie was", "SYN cookies were"),
             count(of.syncookies_received)
         ),
     }
@@ -169,10 +182,17 @@ fn saturation(evidence: &Evidence) -> String {
     let lasts = seconds(work.saturated_seconds);
     match &work.pool {
         Some(pool) if pool.parked > 0 => format!(
-            "{} requests have waited for pool {} for {lasts}: {} of {} slots are held",
-            pool.parked, pool.name, pool.in_flight, pool.capacity
+            "{} waited for pool {} for {lasts}: {} of {} held",
+            counted(pool.parked, "request has", "requests have"),
+            pool.name,
+            pool.in_flight,
+            counted(pool.capacity, "slot is", "slots are"),
         ),
-        _ => format!("the node has had {} of at most {} requests for {lasts}", work.counted, work.cap),
+        _ => format!(
+            "the node has had {} of at most {} for {lasts}",
+            work.counted,
+            counted(work.cap, "request", "requests")
+        ),
     }
 }
 
