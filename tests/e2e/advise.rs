@@ -1,7 +1,9 @@
 //! `governorctl advise` on the demand a real daemon recorded.
 
 use crate::world::{client, daemon, lease, pool, refusal};
+use governor_user::daemon::demand::{self, Fact};
 use serde_json::Value;
+use std::collections::VecDeque;
 use std::time::Duration;
 use support::daemon::{Daemon, Setup};
 
@@ -63,4 +65,40 @@ async fn nothing_is_recorded_when_it_is_switched_off_and_no_label_ever() {
     assert!(!off.state_dir().join("demand").exists());
     let output = off.ctl(&["advise"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("no demand was recorded"), "{output:?}");
+}
+
+fn segments(daemon: &Daemon) -> Vec<Vec<Fact>> {
+    demand::recorded(&daemon.state_dir()).unwrap()
+}
+
+fn asked(segments: &[Vec<Fact>]) -> usize {
+    segments.iter().flatten().filter(|fact| matches!(fact, Fact::Asked { .. })).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_segment_says_first_what_ran_when_it_began() {
+    let setup = Setup::new(&pool(1, 50, "")).env("GOVERNOR_DAEMON_RECORD_MIB", "1");
+    let mut daemon = setup.start();
+    let governor = client(&daemon.socket()).await;
+    // Each runs while 20 others come, so that some run from one segment into the next.
+    let mut held = VecDeque::new();
+    for batch in 1..=3 {
+        for _ in 0..900 {
+            held.push_back(lease(&governor, "a").await);
+            if held.len() > 20 {
+                held.pop_front();
+            }
+        }
+        // More than a segment holds is on disk then, so that the next one begins.
+        daemon.wait_for("/v1/status", |_| asked(&segments(&daemon)) == batch * 900);
+    }
+    daemon.halt();
+    let ran: Vec<_> = segments(&daemon)
+        .iter()
+        .map(|segment| {
+            let Fact::Opened { held, .. } = &segment[0] else { panic!("the first of a segment is {:?}", segment[0]) };
+            held.len()
+        })
+        .collect();
+    assert!(ran.len() >= 3 && ran[1..].iter().all(|ran| (19..=21).contains(ran)), "{ran:?}");
 }

@@ -20,6 +20,7 @@ impl Driver {
 
     pub(super) fn note_granted(&mut self, grant: &Grant) {
         if let Some(lease) = grant.lease {
+            self.open_segment(self.now);
             self.parts.demand.granted(grant.session, grant.request, lease, self.now);
         }
     }
@@ -41,11 +42,13 @@ impl Driver {
 
     /// A lease runs no longer: it is over, or suspended.
     pub(super) fn note_ended(&mut self, lease: LeaseId, now: Instant) {
+        self.open_segment(now);
         self.parts.demand.ended(lease, now);
         self.parts.checkpoint.touch(now);
     }
 
     pub(super) fn note_gone(&mut self, session: SessionId, now: Instant) {
+        self.open_segment(now);
         self.parts.demand.gone(session, now);
         self.parts.checkpoint.touch(now);
     }

@@ -47,6 +47,8 @@ pub struct Ring {
     chunk: Chunk,
     /// Bytes appended to the segment so far.
     segment: u64,
+    /// The segment's first records were lost, so that there is no such segment.
+    is_lost: bool,
     bound: u64,
     shared: Arc<Shared>,
 }
@@ -87,10 +89,11 @@ impl Ring {
         let writer = Writer { folder, bytes, file: None, held: VecDeque::new(), shared: shared.clone() };
         let writer = std::thread::Builder::new().name("ring".to_owned()).spawn(move || writer.run(&receiver)).ok();
         let chunk = Chunk { opens: true, ..Chunk::default() };
-        Self { sender: Some(sender), writer, chunk, segment: 0, bound: bytes / PARTS, shared }
+        Self { sender: Some(sender), writer, chunk, segment: 0, is_lost: false, bound: bytes / PARTS, shared }
     }
 
-    /// Whether the next record is the first of its segment.
+    /// Whether the next record is the first of its segment. Only a flush makes it so again: the records between two
+    /// flushes are of one segment.
     #[must_use]
     pub fn is_at_start(&self) -> bool {
         self.segment == 0
@@ -104,7 +107,7 @@ impl Ring {
     /// Appends a record that `write` appends to what it is given, of about so many bytes.
     pub fn append_with(&mut self, about: usize, write: impl FnOnce(&mut Vec<u8>)) {
         if self.segment > 0 && self.chunk.bytes.len() + about > CHUNK {
-            self.flush();
+            self.hand_over();
         }
         if self.chunk.bytes.capacity() == 0 {
             self.chunk.bytes.reserve(CHUNK + about);
@@ -127,21 +130,25 @@ impl Ring {
         self.chunk.records > 0
     }
 
-    /// Hands everything appended to the writer; never waits. A segment that is full ends here.
+    /// Hands everything appended to the writer; never waits. A segment that is full ends here, and one that was never begun.
     pub fn flush(&mut self) {
-        if self.chunk.records > 0 {
-            let chunk = std::mem::take(&mut self.chunk);
-            let records = chunk.records;
-            let sent = self.sender.as_ref().map(|sender| sender.try_send(chunk));
-            if let Some(Err(TrySendError::Full(chunk) | TrySendError::Disconnected(chunk))) = sent {
-                self.shared.lost.fetch_add(records, Ordering::Relaxed);
-                // A segment that was never begun is begun by what comes next.
-                self.chunk.opens = chunk.opens;
-            }
-        }
-        if self.segment >= self.bound {
+        self.hand_over();
+        if self.segment >= self.bound || std::mem::take(&mut self.is_lost) {
             self.segment = 0;
             self.chunk.opens = true;
+        }
+    }
+
+    fn hand_over(&mut self) {
+        if self.chunk.records == 0 {
+            return;
+        }
+        let chunk = std::mem::take(&mut self.chunk);
+        let sent = self.sender.as_ref().map(|sender| sender.try_send(chunk));
+        if let Some(Err(TrySendError::Full(chunk) | TrySendError::Disconnected(chunk))) = sent {
+            self.shared.lost.fetch_add(chunk.records, Ordering::Relaxed);
+            // What comes until the next flush goes on in the segment before.
+            self.is_lost |= chunk.opens;
         }
     }
 
@@ -228,16 +235,14 @@ impl Writer {
     }
 
     fn write_held(&mut self) {
-        while let Some(chunk) = self.held.pop_front() {
-            match self.write(&chunk) {
+        while let Some(mut chunk) = self.held.pop_front() {
+            match self.write(&mut chunk) {
                 Ok(()) => {
                     self.shared.written.fetch_add(chunk.records, Ordering::Relaxed);
                     self.report(None);
                 }
                 Err(error) => {
                     self.report(Some(format!("{}: {error}", self.folder.display())));
-                    // Half a chunk may be there: a new segment keeps the reader from stumbling over it.
-                    self.file = None;
                     self.held.push_front(chunk);
                     self.forget();
                     return;
@@ -246,11 +251,23 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, chunk: &Chunk) -> io::Result<()> {
-        if chunk.opens || self.file.is_none() {
-            self.file = Some(self.next_segment()?);
+    /// Writes all of a chunk or nothing. Where even that cannot be had, a new segment keeps the reader from stumbling over
+    /// half a chunk.
+    fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) if !chunk.opens => file,
+            _ => {
+                let file = self.next_segment()?;
+                chunk.opens = false;
+                self.file.insert(file)
+            }
+        };
+        let before = file.metadata()?.len();
+        let written = file.write_all(&chunk.bytes);
+        if written.is_err() && file.set_len(before).is_err() {
+            self.file = None;
         }
-        self.file.as_mut().map_or(Ok(()), |file| file.write_all(&chunk.bytes))
+        written
     }
 
     /// Makes room and opens the next segment.
@@ -269,12 +286,12 @@ impl Writer {
         OpenOptions::new().create_new(true).append(true).mode(mode).open(self.folder.join(format!("{next:010}.log")))
     }
 
-    /// Drops the oldest of what is held back beyond the bound.
+    /// Drops the oldest of what is held back beyond the bound; what begins a segment only when there is nothing else.
     fn forget(&mut self) {
         let mut held: usize = self.held.iter().map(|chunk| chunk.bytes.len()).sum();
-        while held > HELD_BACK
-            && let Some(chunk) = self.held.pop_front()
-        {
+        while held > HELD_BACK {
+            let oldest = self.held.iter().position(|chunk| !chunk.opens).unwrap_or(0);
+            let Some(chunk) = self.held.remove(oldest) else { break };
             held -= chunk.bytes.len();
             self.shared.lost.fetch_add(chunk.records, Ordering::Relaxed);
         }
@@ -331,6 +348,32 @@ mod tests {
         let all: Vec<Vec<u8>> = read(folder.path()).unwrap().concat();
         assert_eq!(all.last(), Some(&vec![199; 100]));
         assert!(all.iter().zip(all.iter().skip(1)).all(|(one, next)| one[0] + 1 == next[0]), "none is missing between");
+    }
+
+    #[test]
+    fn a_segment_begins_with_a_record_that_knew_it_would() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ring = Ring::open(folder.path().to_owned(), 1 << 20);
+        let mut appended = 0;
+        for batch in 1..=40_u16 {
+            for _ in 0..batch * 10 {
+                let first = ring.is_at_start();
+                ring.append(&[u8::from(first); 100]);
+            }
+            ring.flush();
+            appended += u64::from(batch) * 10;
+            // The writer has a bounded queue and this loop does not wait for anybody.
+            while ring.health().written < appended {
+                std::thread::yield_now();
+            }
+        }
+        drop(ring);
+        let segments = read(folder.path()).unwrap();
+        assert!(segments.len() > 5, "{} segments", segments.len());
+        for segment in segments {
+            let openers = segment.iter().map(|record| record[0]).collect::<Vec<_>>();
+            assert_eq!((openers[0], openers[1..].iter().max()), (1, Some(&0)));
+        }
     }
 
     #[test]
