@@ -15,7 +15,9 @@ const UNKNOWN_WAIT: Duration = Duration::from_secs(60);
 impl Engine {
     /// Grants to a request what `place` found for it.
     pub(crate) fn grant(&mut self, ask: Ask, member: Option<MemberId>) {
-        self.pools[ask.pool.index()].counters.granted += 1;
+        // What moves has its grant already.
+        let is_new = !matches!(ask.errand, Errand::Move(_));
+        self.pools[ask.pool.index()].counters.granted += u64::from(is_new);
         let waited = self.now.since(ask.arrived);
         let (session, request) = (ask.session, ask.request);
         let lease = match ask.errand {

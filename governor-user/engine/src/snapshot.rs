@@ -74,7 +74,7 @@ pub struct PoolFigures {
     pub parked: u32,
     /// Congested now, over all members.
     pub congested: bool,
-    /// Grants since the engine was made.
+    /// Grants since the engine was made, of leases that resumed too, but not moves.
     pub granted: u64,
     /// Members in the policy.
     pub members: u32,
@@ -224,7 +224,7 @@ pub struct LeaseView {
 /// Counters since the engine was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Grants, per pool in policy order.
+    /// Grants, of leases that resumed too, but not moves, per pool in policy order.
     pub granted: Vec<u64>,
     /// Requests parked at least once, per pool in policy order.
     pub parked: Vec<u64>,

@@ -135,7 +135,11 @@ fn for_pools(page: &mut Page, view: &View) {
     let of_pool = |counts: &[u64]| -> Vec<Row<u64>> {
         pools.iter().zip(counts).map(|(pool, count)| (vec![("pool", pool.name.clone())], *count)).collect()
     };
-    page.counter("granted", "Requests granted", of_pool(&totals.granted));
+    page.counter(
+        "granted",
+        "Requests granted, and suspended leases that resumed; moves to another member are none",
+        of_pool(&totals.granted),
+    );
     page.counter("parks", "Requests parked at least once", of_pool(&totals.parked));
     let name = |id| pools.iter().find(|pool| pool.pool == id).map(|pool| pool.name.clone()).unwrap_or_default();
     page.counter(

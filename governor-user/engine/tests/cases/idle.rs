@@ -38,6 +38,7 @@ fn a_suspended_lease_gives_its_slot_to_who_waits_and_asks_for_one_when_it_resume
     let back = world.release(busy);
     assert_eq!(lease(&back), idle, "under its own id");
     assert!(world.engine.leases().iter().all(|view| !view.suspended));
+    assert_eq!(world.granted(), 3, "a slot was granted again");
 
     // What is not suspended cannot be resumed.
     let again = resume(&mut world, idle, None);

@@ -53,6 +53,7 @@ fn a_refused_lease_moves_once_and_keeps_its_id() {
     let why = RejectReason::NoSuchLease;
     assert_eq!(again, [Output::Reject { session: SESSION, request: RequestId(51), why }]);
     assert_eq!(world.in_flight(), 1);
+    assert_eq!(world.granted(), 1, "a move is no grant");
 }
 
 #[test]
@@ -67,7 +68,7 @@ fn a_lease_that_moves_waits_in_front_for_what_is_left_of_its_wait() {
     let Some(Output::Grant(first)) = woken.first() else { panic!("{woken:?}") };
     assert_eq!((first.request, first.lease, first.member), (RequestId(50), Some(moving), Some(MemberId(1))));
     // The slot it left behind went to the one that waited.
-    assert_eq!((woken.len(), world.in_flight()), (2, 2));
+    assert_eq!((woken.len(), world.in_flight(), world.granted()), (2, 2, 3));
 }
 
 #[test]

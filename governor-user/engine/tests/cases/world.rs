@@ -96,6 +96,11 @@ impl World {
     pub(crate) fn in_flight(&self) -> u32 {
         self.engine.snapshot().pools[0].in_flight
     }
+
+    /// As the pool's counter has it.
+    pub(crate) fn granted(&self) -> u64 {
+        self.engine.pool_figures(PoolId(0)).expect("there is a pool").granted
+    }
 }
 
 pub(crate) fn lease(outputs: &[Output]) -> LeaseId {
