@@ -24,6 +24,27 @@ pub struct Frame {
     pub body: Bytes,
 }
 
+/// A frame in a buffer that is another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameRef<'a> {
+    /// Type of message.
+    pub kind: u8,
+    /// As in [`Frame::flags`].
+    pub flags: u8,
+    /// Request id; 0 for what answers nothing.
+    pub request: u32,
+    /// Fixed fields and TLVs of the type.
+    pub body: &'a [u8],
+}
+
+impl Frame {
+    /// The same frame, its content borrowed.
+    #[must_use]
+    pub fn borrowed(&self) -> FrameRef<'_> {
+        FrameRef { kind: self.kind, flags: self.flags, request: self.request, body: &self.body }
+    }
+}
+
 /// Takes the next whole frame off the front of `buffer`. `None` means more bytes are needed. A reader that stops
 /// reading while `buffer` holds [`MAX_FRAME`] + 4 bytes never needs more.
 ///
@@ -31,22 +52,42 @@ pub struct Frame {
 ///
 /// [`FrameError`] when the length is out of bounds. The stream is lost: the session must end.
 pub fn decode_frame(buffer: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
-    let Some(header) = buffer.first_chunk::<LENGTH>() else { return Ok(None) };
+    let Some(FrameRef { kind, flags, request, body }) = next_frame(&mut &buffer[..])? else { return Ok(None) };
+    let size = body.len();
+    buffer.advance(LENGTH + REST);
+    Ok(Some(Frame { kind, flags, request, body: buffer.split_to(size).freeze() }))
+}
+
+/// Takes the next whole frame off the front of `bytes`, as [`decode_frame`] does, and leaves its content where it is.
+///
+/// # Errors
+///
+/// As [`decode_frame`].
+pub fn next_frame<'a>(bytes: &mut &'a [u8]) -> Result<Option<FrameRef<'a>>, FrameError> {
+    let Some((header, rest)) = bytes.split_first_chunk::<LENGTH>() else { return Ok(None) };
     let length = u32::from_le_bytes(*header);
     let body = match usize::try_from(length) {
         Ok(size) if size > MAX_FRAME => return Err(FrameError::TooLong { length }),
         Err(_) => return Err(FrameError::TooLong { length }),
         Ok(size) => size.checked_sub(REST).ok_or(FrameError::TooShort { length })?,
     };
-    if buffer.len() < LENGTH + REST + body {
-        return Ok(None);
+    let Some(([kind, flags, _, _, request @ ..], rest)) = rest.split_first_chunk::<REST>() else { return Ok(None) };
+    let Some((body, rest)) = rest.split_at_checked(body) else { return Ok(None) };
+    *bytes = rest;
+    Ok(Some(FrameRef { kind: *kind, flags: *flags, request: u32::from_le_bytes(*request), body }))
+}
+
+/// How many bytes at the front of `bytes` are whole frames, and what is wrong with what follows them, if it can be no frame.
+#[must_use]
+pub fn whole_frames(bytes: &[u8]) -> (usize, Option<FrameError>) {
+    let mut rest = bytes;
+    loop {
+        match next_frame(&mut rest) {
+            Ok(Some(_)) => {}
+            Ok(None) => return (bytes.len() - rest.len(), None),
+            Err(error) => return (bytes.len() - rest.len(), Some(error)),
+        }
     }
-    buffer.advance(LENGTH);
-    let kind = buffer.get_u8();
-    let flags = buffer.get_u8();
-    buffer.advance(2);
-    let request = buffer.get_u32_le();
-    Ok(Some(Frame { kind, flags, request, body: buffer.split_to(body).freeze() }))
 }
 
 /// Appends one frame whose content `write` appends.

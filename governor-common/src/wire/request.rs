@@ -5,14 +5,13 @@ use core::net::SocketAddr;
 
 use super::KeyHash;
 
-/// Everything a proxy can say.
+/// Everything a proxy can say. `S` is how the strings of what comes most often are held.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "nearly every message with content is an acquire")]
-pub enum Request {
+pub enum Request<S = String> {
     /// First frame of every session.
     Hello(Hello),
     /// Ask for one slot.
-    Acquire(Acquire),
+    Acquire(Acquire<S>),
     /// Withdraw the unanswered or parked `Acquire` whose request id is `request`. Answered by nothing: a grant that
     /// crossed it on the wire is released by the client.
     Cancel {
@@ -87,21 +86,21 @@ pub enum Kind {
 
 /// Asks for one slot of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Acquire {
+pub struct Acquire<S = String> {
     /// Pool name.
-    pub pool: String,
+    pub pool: S,
     /// Fairness identity; `None` bypasses fair share but counts in the pool.
     pub key: Option<KeyHash>,
     /// Human label of the key for the operator's screen, never the key itself.
-    pub label: Option<String>,
+    pub label: Option<S>,
     /// Parent level of the key.
     pub org: Option<KeyHash>,
     /// Endpoint class for records, e.g. `chat`.
-    pub endpoint: Option<String>,
+    pub endpoint: Option<S>,
     /// Members this request may use; empty means all of the pool.
-    pub candidates: Vec<String>,
+    pub candidates: Vec<S>,
     /// Preferred member.
-    pub sticky: Option<String>,
+    pub sticky: Option<S>,
     /// Longest park in milliseconds; `None` means the pool's `park.max_wait`.
     pub max_wait_ms: Option<u32>,
     /// The client's own deadline in milliseconds from now.
@@ -109,11 +108,11 @@ pub struct Acquire {
     /// What kind of work this is.
     pub kind: Kind,
     /// Plan of the org or key, by its name in the daemon's configuration; an unknown name counts as none.
-    pub class: Option<String>,
+    pub class: Option<S>,
     /// What goes first under overload.
     pub priority: Priority,
     /// Kind of traffic by its name in the pool's configuration, for a sub-capacity; an unknown name counts as none.
-    pub traffic: Option<String>,
+    pub traffic: Option<S>,
     /// The running work this request belongs to.
     pub parent: Option<Parent>,
     /// The client's connection as the proxy holds it: the kernel tells when it is gone.
@@ -121,7 +120,7 @@ pub struct Acquire {
     /// The lease may be taken back some time after the client's connection is gone: no upstream call outlives it.
     pub ends_with_client: bool,
     /// Where in the proxy this is asked, e.g. `src/chat.rs:42` or a route: leases that are lost count by it.
-    pub site: Option<String>,
+    pub site: Option<S>,
 }
 
 /// A connected TCP socket of the proxy.

@@ -30,7 +30,9 @@ impl Engine {
     /// Serves every deadline due by `now`, in order.
     pub(crate) fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        while let Some((at, due)) = self.next_due().filter(|(at, _)| *at <= self.now) {
+        while self.next_at().is_some_and(|at| at <= self.now)
+            && let Some((at, due)) = self.next_due()
+        {
             match due {
                 Due::Lease(lease) => self.expire(lease),
                 Due::Timer(timer) => {
@@ -43,8 +45,20 @@ impl Engine {
         }
     }
 
+    /// When the next deadline is: asked for with every fact.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        let lease = self.lease_ends.first().map(|((at, _), _)| at);
+        let timer = self.timers.first().map(|(at, _)| *at);
+        let park = self.park_ends.first().map(|((at, _), _)| at);
+        let sooner = |one: Option<Instant>, other: Option<Instant>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        sooner(sooner(lease, timer), park)
+    }
+
     /// The deadline that is next.
-    pub(crate) fn next_due(&self) -> Option<(Instant, Due)> {
+    fn next_due(&self) -> Option<(Instant, Due)> {
         let lease = self.lease_ends.first().map(|((at, lease), _)| (at, Due::Lease(lease)));
         let timer = self.timers.first().map(|(at, timer)| (*at, Due::Timer(*timer)));
         let park = self.park_ends.first().map(|((at, _), slot)| (at, Due::Park(slot)));

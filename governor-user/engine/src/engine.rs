@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::caps::Tiers;
 use crate::chain::Links;
 use crate::deadline::Timer;
-use crate::heap::Heap;
 use crate::id::{LeaseId, MemberId, PoolId, RequestId, Sequence, SessionId};
 use crate::io::{Input, Level, Output};
 use crate::lease::Lease;
+use crate::line::Line;
 use crate::park::{ParkId, Parked};
 use crate::party::Parties;
 use crate::policy::{NodePolicy, Policy, PolicyError};
@@ -129,9 +129,9 @@ pub struct Engine {
     pub(crate) record_ids: Sequence,
     pub(crate) next_park: u64,
     /// When each lease ends by itself.
-    pub(crate) lease_ends: Heap<(Instant, LeaseId)>,
+    pub(crate) lease_ends: Line<(Instant, LeaseId)>,
     /// When each parked request's wait is spent.
-    pub(crate) park_ends: Heap<(Instant, ParkId)>,
+    pub(crate) park_ends: Line<(Instant, ParkId)>,
     /// All other deadlines.
     pub(crate) timers: BTreeSet<(Instant, Timer)>,
     /// What `timers` holds for each pool.
@@ -176,8 +176,8 @@ impl Engine {
             decision_ids: Sequence::carried_out(epoch),
             record_ids: Sequence::recorded(epoch),
             next_park: 0,
-            lease_ends: Heap::default(),
-            park_ends: Heap::default(),
+            lease_ends: Line::default(),
+            park_ends: Line::default(),
             timers: BTreeSet::new(),
             pool_timers: Vec::new(),
             woken: Vec::new(),
@@ -231,7 +231,7 @@ impl Engine {
     /// When [`Self::handle_timeout`] wants to be called next. May be in the past.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.next_due().map(|(at, _)| at)
+        self.next_at()
     }
 
     /// Something changed in a pool that may let somebody go.

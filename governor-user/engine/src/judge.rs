@@ -161,14 +161,18 @@ impl Pool {
     }
 
     fn least_loaded(&self, candidates: impl Iterator<Item = MemberId>) -> Option<MemberId> {
-        let fraction = |id: &MemberId| {
+        let mut least: Option<(u64, u64, MemberId)> = None;
+        for id in candidates {
             let member = &self.members[id.index()];
-            (u64::from(member.in_flight), u64::from(member.ordinary_slots().max(1)))
-        };
-        candidates.min_by(|a, b| {
-            let ((a_held, a_slots), (b_held, b_slots)) = (fraction(a), fraction(b));
-            (a_held * b_slots).cmp(&(b_held * a_slots)).then(a.cmp(b))
-        })
+            let (held, slots) = (u64::from(member.in_flight), u64::from(member.ordinary_slots().max(1)));
+            let is_less = |(least_held, least_slots, least): (u64, u64, MemberId)| {
+                (held * least_slots, id) < (least_held * slots, least)
+            };
+            if least.is_none_or(is_less) {
+                least = Some((held, slots, id));
+            }
+        }
+        least.map(|(_, _, id)| id)
     }
 
     /// When the first candidate is back, if all that could take requests cool after a 429.

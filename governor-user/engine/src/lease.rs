@@ -127,7 +127,7 @@ impl Engine {
         self.lease_slots.remove(&id);
         let lease = self.leases.remove(slot)?;
         let leases = &mut self.leases;
-        self.lease_ends.remove(lease.timer, |slot, place| leases[slot].timer = place);
+        self.lease_ends.remove(slot, lease.timer, |slot, place| leases[slot].timer = place);
         self.let_go(lease.session, slot);
         if lease.suspended {
             self.suspended -= 1;
@@ -183,10 +183,10 @@ impl Engine {
 
     /// A lease's end changed.
     pub(crate) fn reset_end(&mut self, id: LeaseId) {
-        let Some(lease) = self.lease(id) else { return };
-        let (place, end) = (lease.timer, lease.end());
+        let Some(slot) = self.lease_slots.get(&id).copied() else { return };
+        let (place, end) = (self.leases[slot].timer, self.leases[slot].end());
         let leases = &mut self.leases;
-        self.lease_ends.rerank(place, (end, id), |slot, place| leases[slot].timer = place);
+        self.lease_ends.rerank(slot, place, (end, id), |slot, place| leases[slot].timer = place);
     }
 
     /// A lease's time is over: its ttl, or its client's grace.

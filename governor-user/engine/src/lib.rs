@@ -21,6 +21,7 @@ pub mod io;
 mod judge;
 mod lane;
 mod lease;
+mod line;
 mod lookup;
 mod member;
 mod nested;

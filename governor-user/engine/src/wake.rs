@@ -55,7 +55,7 @@ impl Engine {
         self.pools[ask.pool.index()].unpark(slot, ask, &self.parties);
         let gone = self.parked.remove(slot)?;
         let (ask, parked) = (&gone.ask, &mut self.parked);
-        self.park_ends.remove(gone.timer, |slot, place| parked[slot].timer = place);
+        self.park_ends.remove(slot, gone.timer, |slot, place| parked[slot].timer = place);
         self.requests.remove(&(ask.session, ask.request));
         if let Some(session) = self.sessions.get_mut(&ask.session) {
             self.park_links.remove(&mut session.parked, slot);

@@ -1,8 +1,10 @@
 //! Recorded demand: who asked, when, and how long it ran, as a bounded log in the state folder. `advise` replays it
-//! under other settings. Keys are the proxies' keyed hashes; labels are left out. Decides nothing.
+//! under other settings. Keys are the proxies' keyed hashes; labels are left out. What is rare is written as JSON, what comes
+//! with every request as `hot` has it. Decides nothing.
 
 mod hot;
 
+use self::hot::Hot;
 use super::ring::{Ring, RingHealth, read};
 use super::translate;
 use governor_engine::id::{KeyId, LeaseId, OrgId, RequestId, SessionId};
@@ -13,10 +15,8 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// About how long a fact of a request is in bytes.
-const HOT: usize = 160;
-
-/// What happened. Times are nanoseconds of the monotonic clock; the names are short because they are written often.
+/// What happened. Times are nanoseconds of the monotonic clock; the names are short because earlier versions wrote all facts
+/// by them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
     /// First of a segment: when it began by the wall clock, in seconds since 1970, and what ran then.
@@ -105,19 +105,32 @@ pub enum Fact {
 
 /// The recorder.
 #[derive(Debug)]
-pub struct Demand(Option<Ring>);
+pub struct Demand(Option<Log>);
+
+/// What comes with every request waits for what else belongs into its record.
+#[derive(Debug)]
+struct Log {
+    ring: Ring,
+    hot: Hot,
+}
 
 impl Demand {
     /// Records into this state folder at most so many bytes; 0 records nothing.
     #[must_use]
     pub fn open(state_dir: &Path, bytes: u64) -> Self {
-        Self((bytes > 0).then(|| Ring::open(folder(state_dir), bytes)))
+        Self((bytes > 0).then(|| Log { ring: Ring::open(folder(state_dir), bytes), hot: Hot::default() }))
     }
 
-    /// Whether the next fact begins a segment: tell [`Self::opened`] first.
+    /// Whether the next fact begins a segment: tell [`Self::opened`] first. A segment that is full ends here and in
+    /// [`Self::flush`] only.
     #[must_use]
-    pub fn needs_opening(&self) -> bool {
-        self.0.as_ref().is_some_and(Ring::is_at_start)
+    pub fn needs_opening(&mut self) -> bool {
+        self.0.as_mut().is_some_and(|log| {
+            if log.ring.is_full() {
+                log.flush();
+            }
+            log.ring.is_at_start()
+        })
     }
 
     /// A segment begins.
@@ -135,14 +148,16 @@ impl Demand {
 
     /// A request came. Only ordinary work is demand for slots by these rules.
     pub fn asked(&mut self, ask: &Acquire, pool: &str, now: Instant) {
-        if ask.kind == Kind::Ordinary {
-            self.write_hot(|out| hot::asked(out, ask, pool, now));
+        if let Some(log) = self.0.as_mut().filter(|_| ask.kind == Kind::Ordinary) {
+            log.hot.asked(&mut log.ring, ask, pool, now);
         }
     }
 
     /// A request was granted.
     pub fn granted(&mut self, session: SessionId, request: RequestId, lease: LeaseId, now: Instant) {
-        self.write_hot(|out| hot::granted(out, session, request, lease, now));
+        if let Some(log) = &mut self.0 {
+            log.hot.granted(&mut log.ring, session, request, lease, now);
+        }
     }
 
     /// A lease that was known as `old` is held by this session.
@@ -167,10 +182,12 @@ impl Demand {
 
     /// A lease ended.
     pub fn ended(&mut self, lease: LeaseId, now: Instant) {
-        self.write_hot(|out| hot::ended(out, lease, now));
+        if let Some(log) = &mut self.0 {
+            log.hot.ended(&mut log.ring, lease, now);
+        }
     }
 
-    /// A session ended with its leases.
+    /// A session ended with all its leases.
     pub fn gone(&mut self, session: SessionId, now: Instant) {
         self.write(|| Fact::Gone { t: now.0, s: session.0 });
     }
@@ -178,34 +195,40 @@ impl Demand {
     /// Whether something waits for a flush.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        self.0.as_ref().is_some_and(Ring::is_dirty)
+        self.0.as_ref().is_some_and(|log| log.ring.is_dirty() || !log.hot.is_empty())
     }
 
     /// Hands everything to the disk; never waits.
     pub fn flush(&mut self) {
-        if let Some(ring) = &mut self.0 {
-            ring.flush();
-        }
+        self.0.iter_mut().for_each(Log::flush);
     }
 
     /// How the disk fares; `None` when nothing is recorded.
     #[must_use]
     pub fn health(&self) -> Option<RingHealth> {
-        self.0.as_ref().map(Ring::health)
+        self.0.as_ref().map(|log| log.ring.health())
     }
 
     /// Makes and writes a fact, unless nothing is recorded.
     fn write(&mut self, fact: impl FnOnce() -> Fact) {
-        if let Some(ring) = &mut self.0 {
-            ring.append(&serde_json::to_vec(&fact()).expect("facts have string keys and serialize"));
+        if let Some(log) = &mut self.0 {
+            log.hot.settle(&mut log.ring);
+            let record = serde_json::to_vec(&fact()).expect("facts have string keys and serialize");
+            log.ring.append_with(record.len(), |out| out.extend_from_slice(&record));
         }
     }
+}
 
-    /// The same for what comes with every request.
-    fn write_hot(&mut self, fact: impl FnOnce(&mut Vec<u8>)) {
-        if let Some(ring) = &mut self.0 {
-            ring.append_with(HOT, fact);
-        }
+impl Log {
+    fn flush(&mut self) {
+        self.hot.settle(&mut self.ring);
+        self.ring.flush();
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.hot.settle(&mut self.ring);
     }
 }
 
@@ -215,10 +238,17 @@ impl Demand {
 /// # Errors
 /// The folder cannot be read.
 pub fn recorded(state_dir: &Path) -> io::Result<Vec<Vec<Fact>>> {
-    let facts = |records: Vec<Vec<u8>>| {
-        records.iter().filter_map(|record| serde_json::from_slice(record).ok()).collect::<Vec<Fact>>()
-    };
+    let facts = |records: Vec<Vec<u8>>| records.iter().flat_map(|record| facts(record)).collect();
     Ok(read(&folder(state_dir))?.into_iter().map(facts).collect())
+}
+
+/// The facts of one record. Earlier versions wrote all of them as JSON.
+#[must_use]
+pub fn facts(record: &[u8]) -> Vec<Fact> {
+    match record.first() {
+        Some(b'{') => serde_json::from_slice(record).into_iter().collect(),
+        _ => hot::facts(record).unwrap_or_default(),
+    }
 }
 
 fn folder(state_dir: &Path) -> PathBuf {

@@ -201,12 +201,7 @@ impl Driver {
                 self.sessions
                     .insert(session, Session { peer, outbox: Some(outbox), name: None, version: 1, former: None });
             }
-            Message::Requests { session, requests } => {
-                for (id, request) in requests {
-                    self.request(session, id, request, now);
-                    self.deliver();
-                }
-            }
+            Message::Frames { session, frames } => self.hear(session, &frames, now),
             Message::Lost { session, grace } => {
                 // A session task that is gone watches nobody.
                 grace.send(self.parts.policy.node.session_grace).ok();

@@ -8,7 +8,7 @@ use crate::control::api;
 use crate::kernel::clients::News;
 use crate::proxy::outbox::Outbox;
 use crate::proxy::peer::Peer;
-use governor_common::wire::request::Request;
+use bytes::Bytes;
 use governor_engine::id::SessionId;
 use governor_engine::policy::Policy;
 use governor_engine::snapshot::LeaseView;
@@ -28,11 +28,11 @@ pub enum Message {
         outbox: Outbox,
     },
     /// It said something.
-    Requests {
+    Frames {
         /// Its session.
         session: SessionId,
-        /// Request ids and requests in order.
-        requests: Vec<(u32, Request)>,
+        /// Whole frames as they came, not yet parsed.
+        frames: Bytes,
     },
     /// Its connection is gone, its process may live.
     Lost {

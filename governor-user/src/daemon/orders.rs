@@ -1,7 +1,6 @@
 //! What the engine orders, as replies to proxies and records for people.
 
 use super::clients::{Subject, Watched};
-use super::clock;
 use super::driver::Driver;
 use super::journal::Entry;
 use super::light::is_light;
@@ -26,7 +25,7 @@ impl Driver {
                 self.parts.recorder.waited(grant.waited);
                 self.note_granted(&grant);
                 if grant.lease.is_some() {
-                    self.parts.checkpoint.touch(clock::now());
+                    self.parts.checkpoint.touch(self.now);
                 }
                 self.clients.answered(grant.session, grant.request, grant.lease);
                 if let Some(outbox) = self.outbox(grant.session) {
@@ -59,7 +58,7 @@ impl Driver {
                 self.send(session, request.0, &Reply::Reject { reason: translate::reject(why).to_owned() });
             }
             Output::Revoke { session, lease, reason } => {
-                self.note_ended(lease, clock::now());
+                self.note_ended(lease, self.now);
                 self.clients.ended(lease);
                 tracing::info!(session = session.0, lease = lease.0, ?reason, "lease revoked");
                 self.send(session, 0, &Reply::Revoke { lease: lease.0, reason: translate::revoke(reason) });

@@ -4,6 +4,8 @@
 use super::driver::Driver;
 use super::translate;
 use governor_common::wire::VERSION;
+use governor_common::wire::codec::read_request;
+use governor_common::wire::frame::next_frame;
 use governor_common::wire::reply::{ErrorCode, Level, Reply, Welcome};
 use governor_common::wire::request::{HeldLease, Hello, Request};
 use governor_engine::id::{KeyId, LeaseId, RequestId, SessionId};
@@ -11,7 +13,21 @@ use governor_engine::io::{Acquire, Input, Output};
 use governor_engine::time::{Duration, Instant};
 
 impl Driver {
-    pub(super) fn request(&mut self, session: SessionId, id: u32, request: Request, now: Instant) {
+    /// Takes whole frames; what is not understood is answered and the session lives on.
+    pub(super) fn hear(&mut self, session: SessionId, mut frames: &[u8], now: Instant) {
+        while let Ok(Some(frame)) = next_frame(&mut frames) {
+            match read_request(frame) {
+                Ok(request) => self.request(session, frame.request, request, now),
+                Err(error) => {
+                    let reply = Reply::Error { code: error.code(), message: error.to_string() };
+                    self.send(session, error.request(), &reply);
+                }
+            }
+            self.deliver();
+        }
+    }
+
+    fn request(&mut self, session: SessionId, id: u32, request: Request<&str>, now: Instant) {
         let Some(state) = self.sessions.get(&session) else { return };
         let greeted = state.name.is_some();
         match request {
@@ -24,12 +40,12 @@ impl Driver {
             Request::Acquire(acquire) => match translate::acquire(&self.parts.engine, session, id, &acquire, now) {
                 Ok(mut input) => {
                     self.end_former(session, now);
-                    input.site = self.sites.id(acquire.site.as_deref().or(acquire.endpoint.as_deref()));
-                    self.learn(input.key, acquire.label.as_deref());
+                    input.site = self.sites.id(acquire.site.or(acquire.endpoint));
+                    self.learn(input.key, acquire.label);
                     if let Some(client) = acquire.client {
                         self.clients.asked(session, RequestId(id), client, now);
                     }
-                    self.note_asked(&input, &acquire.pool, now);
+                    self.note_asked(&input, acquire.pool, now);
                     self.parts.engine.handle_input(Input::Acquire(input), now);
                 }
                 Err(reason) => {

@@ -13,15 +13,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Bytes handed to the writer at once at most; larger ones only for a record that is larger itself.
-const CHUNK: usize = 32 * 1024;
+/// Bytes handed to the writer at once at most; larger ones only for a record that is larger itself. Each costs a wake-up.
+const CHUNK: usize = 64 * 1024;
 
 /// Chunks on their way to the writer.
-const QUEUE: usize = 64;
+const QUEUE: usize = 32;
+
+/// Chunks that are written and kept to be filled again: memory of this size is dear to get and to give back.
+const SPARE: usize = 2;
 
 /// Bytes the writer holds back while the disk refuses them.
 const HELD_BACK: usize = 4 * 1024 * 1024;
@@ -69,6 +72,8 @@ struct Shared {
     written: AtomicU64,
     lost: AtomicU64,
     failing: Mutex<Option<String>>,
+    /// Empty ones with room.
+    spare: Mutex<Vec<Vec<u8>>>,
 }
 
 #[derive(Debug, Default)]
@@ -99,18 +104,25 @@ impl Ring {
         self.segment == 0
     }
 
+    /// Whether the next [`Self::flush`] ends the segment.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.segment >= self.bound
+    }
+
     /// Appends a record. It is on its way to the disk after [`Self::flush`].
     pub fn append(&mut self, record: &[u8]) {
         self.append_with(record.len(), |bytes| bytes.extend_from_slice(record));
     }
 
-    /// Appends a record that `write` appends to what it is given, of about so many bytes.
+    /// Appends a record that `write` appends to what it is given, of at most about so many bytes.
     pub fn append_with(&mut self, about: usize, write: impl FnOnce(&mut Vec<u8>)) {
-        if self.segment > 0 && self.chunk.bytes.len() + about > CHUNK {
+        if self.chunk.bytes.len() + about > CHUNK {
             self.hand_over();
         }
         if self.chunk.bytes.capacity() == 0 {
-            self.chunk.bytes.reserve(CHUNK + about);
+            self.chunk.bytes = self.shared.spare().pop().unwrap_or_default();
+            self.chunk.bytes.reserve(CHUNK.max(about) + 4);
         }
         let start = self.chunk.bytes.len();
         self.chunk.bytes.extend_from_slice(&[0; 4]);
@@ -133,7 +145,7 @@ impl Ring {
     /// Hands everything appended to the writer; never waits. A segment that is full ends here, and one that was never begun.
     pub fn flush(&mut self) {
         self.hand_over();
-        if self.segment >= self.bound || std::mem::take(&mut self.is_lost) {
+        if self.is_full() || std::mem::take(&mut self.is_lost) {
             self.segment = 0;
             self.chunk.opens = true;
         }
@@ -159,6 +171,22 @@ impl Ring {
             written: self.shared.written.load(Ordering::Relaxed),
             lost: self.shared.lost.load(Ordering::Relaxed),
             failing: self.shared.failing.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+impl Shared {
+    fn spare(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the room of a chunk that is written.
+    fn keep(&self, mut bytes: Vec<u8>) {
+        let mut spare = self.spare();
+        // The room for one long record is not kept.
+        if spare.len() < SPARE && bytes.capacity() <= 2 * CHUNK {
+            bytes.clear();
+            spare.push(bytes);
         }
     }
 }
@@ -239,6 +267,7 @@ impl Writer {
             match self.write(&mut chunk) {
                 Ok(()) => {
                     self.shared.written.fetch_add(chunk.records, Ordering::Relaxed);
+                    self.shared.keep(chunk.bytes);
                     self.report(None);
                 }
                 Err(error) => {

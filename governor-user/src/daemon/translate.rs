@@ -22,11 +22,11 @@ pub fn acquire(
     engine: &Engine,
     session: SessionId,
     id: u32,
-    asked: &request::Acquire,
+    asked: &request::Acquire<&str>,
     now: Instant,
 ) -> Result<Acquire, String> {
-    let pool = engine.pool_id(&asked.pool).ok_or_else(|| format!("no pool named \"{}\"", asked.pool))?;
-    let member = |name: &String| {
+    let pool = engine.pool_id(asked.pool).ok_or_else(|| format!("no pool named \"{}\"", asked.pool))?;
+    let member = |name: &&str| {
         engine.member_id(pool, name).ok_or_else(|| format!("no member named \"{name}\" in pool \"{}\"", asked.pool))
     };
     Ok(Acquire {

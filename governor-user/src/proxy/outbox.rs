@@ -81,6 +81,7 @@ impl Outbox {
         if state.end.is_some() {
             return;
         }
+        let told = !state.bytes.is_empty();
         if let Err(error) = encode(&mut state.bytes) {
             // Only a list the daemon made can be too long: the proxy is told that something is missing.
             tracing::error!(%error, "a reply does not fit a frame");
@@ -90,8 +91,11 @@ impl Outbox {
         if state.bytes.len() > BOUND {
             state.end = Some(End::SlowReader);
             self.0.cut.notify_one();
+            self.0.ready.notify_one();
+        } else if !told {
+            // Who takes the bytes takes all of them: it is told of the first.
+            self.0.ready.notify_one();
         }
-        self.0.ready.notify_one();
     }
 
     /// Sends a descriptor with the next bytes, which are those of the next frame or come before it.

@@ -1,15 +1,13 @@
-//! One proxy's connection: bytes to requests for the driver, replies to bytes. Bad content is answered and the session
-//! lives on; a stream that cannot be cut into frames ends it. Knows no engine.
+//! One proxy's connection: whole frames for the driver, replies to bytes. A stream that cannot be cut into frames ends it.
+//! Knows no engine, and nothing of what frames say.
 
 use super::descriptor;
-use super::outbox::{Batch, Drain, End, Outbox};
+use super::outbox::{Batch, Drain, End};
 use super::peer::{ExitWatch, Peer};
 use crate::daemon::messages::Message;
 use bytes::BytesMut;
 use governor_common::wire::error::FrameError;
-use governor_common::wire::reply::Reply;
-use governor_common::wire::request::Request;
-use governor_common::wire::{codec, frame};
+use governor_common::wire::frame;
 use governor_engine::id::SessionId;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,8 +16,11 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
-/// Bytes read at once.
+/// Bytes read at once at most.
 const CHUNK: usize = 16 * 1024;
+
+/// Bytes there is always room for: most reads are shorter, and one that fills its room is followed by another.
+const LEAST: usize = 4 * 1024;
 
 /// How long a session that was told to end may take to read its last bytes.
 const LAST_WRITE: Duration = Duration::from_secs(1);
@@ -52,7 +53,7 @@ pub async fn serve(stream: UnixStream, session: SessionId, peer: Peer, driver: S
     }
     let (reader, writer) = stream.into_split();
     let ended = tokio::select! {
-        ended = read(reader, session, &outbox, &driver) => ended,
+        ended = read(reader, session, &driver) => ended,
         ended = write(writer, &drain) => ended,
         () = exit.exited() => Ended::ByPeer,
     };
@@ -69,7 +70,7 @@ pub async fn serve(stream: UnixStream, session: SessionId, peer: Peer, driver: S
     }
 }
 
-async fn read(mut reader: OwnedReadHalf, session: SessionId, outbox: &Outbox, driver: &Sender<Message>) -> Ended {
+async fn read(mut reader: OwnedReadHalf, session: SessionId, driver: &Sender<Message>) -> Ended {
     let mut buffer = BytesMut::with_capacity(CHUNK);
     loop {
         match reader.read_buf(&mut buffer).await {
@@ -77,31 +78,17 @@ async fn read(mut reader: OwnedReadHalf, session: SessionId, outbox: &Outbox, dr
             Ok(_) => {}
             Err(error) => return error.into(),
         }
-        let (requests, end) = cut(&mut buffer, outbox);
-        if !requests.is_empty() && driver.send(Message::Requests { session, requests }).await.is_err() {
+        let (whole, end) = frame::whole_frames(&buffer);
+        let frames = buffer.split_to(whole).freeze();
+        if whole > 0 && driver.send(Message::Frames { session, frames }).await.is_err() {
             return Ended::NoDriver;
         }
         if let Some(error) = end {
             return error.into();
         }
-        buffer.reserve(CHUNK);
-    }
-}
-
-/// Takes every whole frame; what is not understood is answered here.
-fn cut(buffer: &mut BytesMut, outbox: &Outbox) -> (Vec<(u32, Request)>, Option<FrameError>) {
-    let mut requests = Vec::new();
-    loop {
-        match frame::decode_frame(buffer) {
-            Ok(Some(frame)) => match codec::parse_request(&frame) {
-                Ok(request) => requests.push((frame.request, request)),
-                Err(error) => {
-                    let reply = Reply::Error { code: error.code(), message: error.to_string() };
-                    outbox.push(&reply, error.request());
-                }
-            },
-            Ok(None) => return (requests, None),
-            Err(error) => return (requests, Some(error)),
+        // What the driver was given is free again when it has looked at it, and then used again.
+        if buffer.capacity() - buffer.len() < LEAST {
+            buffer.reserve(CHUNK);
         }
     }
 }
@@ -132,33 +119,4 @@ async fn write_batch(writer: &mut OwnedWriteHalf, batch: &Batch) -> std::io::Res
         None => 0,
     };
     writer.write_all(batch.bytes.get(written..).unwrap_or_default()).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use governor_common::wire::reply::ErrorCode;
-
-    #[tokio::test]
-    async fn joined_and_split_frames_come_out_whole_and_unknown_ones_are_answered() {
-        let mut stream = BytesMut::new();
-        codec::encode_request(&Request::Ping, 1, &mut stream).unwrap();
-        stream.extend_from_slice(&[8, 0, 0, 0, 0x7e, 0, 0, 0, 9, 0, 0, 0]);
-        codec::encode_request(&Request::Cancel { request: 1 }, 2, &mut stream).unwrap();
-        let (outbox, drain) = super::super::outbox::channel();
-        let mut buffer = BytesMut::new();
-        let mut all = Vec::new();
-        for byte in stream {
-            buffer.extend_from_slice(&[byte]);
-            let (requests, end) = cut(&mut buffer, &outbox);
-            assert!(end.is_none());
-            all.extend(requests);
-        }
-        assert_eq!(all, [(1, Request::Ping), (2, Request::Cancel { request: 1 })]);
-        let mut answer = BytesMut::from(&drain.next().await.unwrap().bytes[..]);
-        let frame = frame::decode_frame(&mut answer).unwrap().unwrap();
-        assert_eq!(frame.request, 9);
-        let reply = codec::parse_reply(&frame).unwrap();
-        assert!(matches!(reply, Reply::Error { code: ErrorCode::Unsupported, .. }), "{reply:?}");
-    }
 }

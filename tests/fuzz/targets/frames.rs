@@ -1,11 +1,11 @@
-//! Frames of a stream, requests and replies alike: cut at any places they are the same, and a message that was accepted is
-//! the same after it was said again.
+//! Frames of a stream, requests and replies alike: cut at any places and looked at where they lie they are the same, and a
+//! message that was accepted is the same after it was said again.
 
 use super::outcome;
 use bytes::BytesMut;
-use governor_common::wire::codec::{encode_reply, encode_request, parse_reply, parse_request};
+use governor_common::wire::codec::{encode_reply, encode_request, parse_reply, parse_request, read_request};
 use governor_common::wire::error::{FrameError, ParseError};
-use governor_common::wire::frame::{Frame, decode_frame};
+use governor_common::wire::frame::{Frame, decode_frame, next_frame, whole_frames};
 use governor_common::wire::reply::{Grant, Limits, Overload, PoolLimits, Reply, Welcome};
 use governor_common::wire::request::{
     Acquire, ClientSocket, HeldLease, Hello, MemberNews, MemberReport, Parent, Priority, Renewal, Request, TierIs,
@@ -16,6 +16,7 @@ pub(crate) fn hold(bytes: &[u8]) -> u64 {
     let whole = cut(bytes, bytes.len());
     let piece = 1 + usize::from(bytes.first().copied().unwrap_or(0)) % 41;
     assert_eq!(cut(bytes, piece), whole, "cut into pieces of {piece}");
+    lie(bytes, &whole.0, whole.1.as_ref());
     let mut seen = Vec::new();
     for frame in &whole.0 {
         let request = parse_request(frame).map(|message| again(frame, &message));
@@ -40,6 +41,20 @@ fn cut(bytes: &[u8], piece: usize) -> (Vec<Frame>, Option<FrameError>) {
         assert!(buffer.len() < MAX_FRAME + 4, "more is kept than a frame can be long");
     }
     (frames, None)
+}
+
+/// What the daemon reads: frames that lie in a buffer, and requests that borrow from them.
+fn lie(bytes: &[u8], frames: &[Frame], error: Option<&FrameError>) {
+    let (length, what) = whole_frames(bytes);
+    assert_eq!((length, what.as_ref()), (frames.iter().map(|frame| 12 + frame.body.len()).sum(), error));
+    let mut rest = &bytes[..length];
+    for frame in frames {
+        let lies = next_frame(&mut rest).unwrap().unwrap();
+        assert_eq!(lies, frame.borrowed());
+        let (borrowed, owned) = (read_request::<&str>(lies), parse_request(frame));
+        assert_eq!(format!("{borrowed:?}"), format!("{owned:?}"));
+    }
+    assert_eq!(next_frame(&mut rest), Ok(None));
 }
 
 fn what(parsed: Result<(), ParseError>) -> String {

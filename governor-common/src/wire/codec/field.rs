@@ -6,7 +6,7 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::MAX_TEXT;
 use crate::wire::error::ParseError;
-use crate::wire::frame::Frame;
+use crate::wire::frame::FrameRef;
 use crate::wire::{KeyHash, MAX_NAME};
 
 /// TLV types. One numbering for all messages; a number never changes its meaning.
@@ -134,7 +134,7 @@ impl<'a> Value<'a> {
         self.0.try_into().map(KeyHash).map_err(|_| "a key is not 16 bytes long")
     }
 
-    pub(super) fn name(self) -> Result<String, Malformed> {
+    pub(super) fn name<S: From<&'a str>>(self) -> Result<S, Malformed> {
         if self.0.is_empty() || self.0.len() > MAX_NAME {
             return Err("a name is empty or longer than 128 bytes");
         }
@@ -149,8 +149,8 @@ impl<'a> Value<'a> {
         Cursor(self.0)
     }
 
-    fn string(self) -> Result<String, Malformed> {
-        str::from_utf8(self.0).map(str::to_owned).map_err(|_| "a string is not UTF-8")
+    fn string<S: From<&'a str>>(self) -> Result<S, Malformed> {
+        str::from_utf8(self.0).map(S::from).map_err(|_| "a string is not UTF-8")
     }
 }
 
@@ -221,7 +221,7 @@ pub(super) fn put_nested(buffer: &mut BytesMut, tag: u16, write: impl FnOnce(&mu
 }
 
 /// Gives a bad body the frame it belongs to.
-pub(super) fn malformed(frame: &Frame) -> impl Fn(Malformed) -> ParseError + use<> {
+pub(super) fn malformed(frame: FrameRef<'_>) -> impl Fn(Malformed) -> ParseError + use<> {
     let (kind, request) = (frame.kind, frame.request);
     move |what| ParseError::Malformed { kind, request, what }
 }

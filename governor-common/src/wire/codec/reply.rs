@@ -137,7 +137,7 @@ pub fn parse_reply(frame: &Frame) -> Result<Reply, ParseError> {
         PONG => bare(body, Reply::Pong),
         kind => return Err(ParseError::Unknown { kind, request: frame.request }),
     };
-    parsed.map_err(malformed(frame))
+    parsed.map_err(malformed(frame.borrowed()))
 }
 
 fn welcome(mut body: Cursor<'_>) -> Result<Reply, Malformed> {

@@ -7,7 +7,7 @@ use super::field::{
     put_tlv, tag,
 };
 use crate::wire::error::{EncodeError, ParseError};
-use crate::wire::frame::{Frame, encode_frame};
+use crate::wire::frame::{Frame, FrameRef, encode_frame};
 use crate::wire::request::{
     Acquire, ClientSocket, HeldLease, Hello, Kind, MemberNews, MemberReport, Parent, Priority, Renewal, Request, TierIs,
 };
@@ -89,7 +89,19 @@ pub fn encode_request(message: &Request, request: u32, buffer: &mut BytesMut) ->
 ///
 /// [`ParseError`], to be answered with `Error`; the session lives on.
 pub fn parse_request(frame: &Frame) -> Result<Request, ParseError> {
-    let body = Cursor::new(&frame.body);
+    read_request(frame.borrowed())
+}
+
+/// The same, with the strings of an acquire as whoever reads wants them: borrowed from the frame costs no memory.
+///
+/// # Errors
+///
+/// As [`parse_request`].
+pub fn read_request<'a, S>(frame: FrameRef<'a>) -> Result<Request<S>, ParseError>
+where
+    S: From<&'a str> + AsRef<str> + Default,
+{
+    let body = Cursor::new(frame.body);
     let parsed = match frame.kind {
         HELLO => hello(body),
         ACQUIRE => acquire(body),
@@ -117,7 +129,7 @@ fn put_hello(body: &mut BytesMut, hello: &Hello) {
     }
 }
 
-fn hello(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+fn hello<S>(mut body: Cursor<'_>) -> Result<Request<S>, Malformed> {
     let version = body.u16()?;
     body.u16()?;
     let mut hello = Hello { version, name: String::new(), resume: None };
@@ -158,8 +170,11 @@ fn put_acquire(body: &mut BytesMut, acquire: &Acquire) {
     put_opt_name(body, tag::SITE, acquire.site.as_deref());
 }
 
-fn acquire(mut body: Cursor<'_>) -> Result<Request, Malformed> {
-    let mut acquire = Acquire { kind: kind(body.u8()?)?, ..Acquire::default() };
+fn acquire<'a, S>(mut body: Cursor<'a>) -> Result<Request<S>, Malformed>
+where
+    S: From<&'a str> + AsRef<str> + Default,
+{
+    let mut acquire = Acquire::<S> { kind: kind(body.u8()?)?, ..Acquire::default() };
     body.tlvs(|field, value| {
         match field {
             tag::POOL => acquire.pool = value.name()?,
@@ -183,23 +198,23 @@ fn acquire(mut body: Cursor<'_>) -> Result<Request, Malformed> {
         }
         Ok(())
     })?;
-    named(&acquire.pool, "an acquire names no pool")?;
+    named(acquire.pool.as_ref(), "an acquire names no pool")?;
     Ok(Request::Acquire(acquire))
 }
 
-fn cancel(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+fn cancel<S>(mut body: Cursor<'_>) -> Result<Request<S>, Malformed> {
     let request = body.u32()?;
     body.tlvs(|_, _| Ok(()))?;
     Ok(Request::Cancel { request })
 }
 
-fn release(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+fn release<S>(mut body: Cursor<'_>) -> Result<Request<S>, Malformed> {
     let leases = body.list(8, Cursor::u64)?;
     body.tlvs(|_, _| Ok(()))?;
     Ok(Request::Release { leases })
 }
 
-fn renew(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+fn renew<S>(mut body: Cursor<'_>) -> Result<Request<S>, Malformed> {
     let leases = body.list(12, |entry| {
         let lease = entry.u64()?;
         let idle = entry.u32()?;
@@ -209,7 +224,7 @@ fn renew(mut body: Cursor<'_>) -> Result<Request, Malformed> {
     Ok(Request::Renew { leases })
 }
 
-fn move_away(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+fn move_away<S>(mut body: Cursor<'_>) -> Result<Request<S>, Malformed> {
     let lease = body.u64()?;
     body.tlvs(|_, _| Ok(()))?;
     Ok(Request::Move { lease })
@@ -227,7 +242,7 @@ fn put_member_report(body: &mut BytesMut, report: &MemberReport) {
     put_opt_u32(body, tag::RESET_MS, reset_ms);
 }
 
-fn member_report(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+fn member_report<S>(mut body: Cursor<'_>) -> Result<Request<S>, Malformed> {
     let state = body.u8()?;
     let (mut pool, mut member, mut reset_ms) = (String::new(), String::new(), None);
     body.tlvs(|field, value| {
@@ -268,7 +283,7 @@ fn put_held(body: &mut BytesMut, held: &HeldLease) {
     put_opt_name(body, tag::SITE, held.site.as_deref());
 }
 
-fn register(body: Cursor<'_>) -> Result<Request, Malformed> {
+fn register<S>(body: Cursor<'_>) -> Result<Request<S>, Malformed> {
     let mut leases = Vec::new();
     body.tlvs(|field, value| {
         if field == tag::HELD {
@@ -330,13 +345,13 @@ fn put_flags(body: &mut BytesMut, flags: u8) {
     }
 }
 
-fn suspend(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+fn suspend<S>(mut body: Cursor<'_>) -> Result<Request<S>, Malformed> {
     let lease = body.u64()?;
     body.tlvs(|_, _| Ok(()))?;
     Ok(Request::Suspend { lease })
 }
 
-fn resume(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+fn resume<S>(mut body: Cursor<'_>) -> Result<Request<S>, Malformed> {
     let (lease, mut max_wait_ms) = (body.u64()?, None);
     body.tlvs(|field, value| {
         if field == tag::MAX_WAIT_MS {
@@ -347,7 +362,7 @@ fn resume(mut body: Cursor<'_>) -> Result<Request, Malformed> {
     Ok(Request::Resume { lease, max_wait_ms })
 }
 
-fn tier_is(mut body: Cursor<'_>) -> Result<Request, Malformed> {
+fn tier_is<S>(mut body: Cursor<'_>) -> Result<Request<S>, Malformed> {
     let (ttl_ms, mut org, mut class) = (body.u32()?, None, None);
     body.tlvs(|field, value| {
         match field {
@@ -361,7 +376,7 @@ fn tier_is(mut body: Cursor<'_>) -> Result<Request, Malformed> {
     Ok(Request::TierIs(TierIs { org, class, ttl_ms }))
 }
 
-fn ping(body: Cursor<'_>) -> Result<Request, Malformed> {
+fn ping<S>(body: Cursor<'_>) -> Result<Request<S>, Malformed> {
     body.tlvs(|_, _| Ok(()))?;
     Ok(Request::Ping)
 }
