@@ -83,14 +83,14 @@ async fn every_segment_says_first_what_ran_when_it_began() {
     // Each runs while 20 others come, so that some run from one segment into the next.
     let mut held = VecDeque::new();
     for batch in 1..=3 {
-        for _ in 0..900 {
+        for _ in 0..2000 {
             held.push_back(lease(&governor, "a").await);
             if held.len() > 20 {
                 held.pop_front();
             }
         }
         // More than a segment holds is on disk then, so that the next one begins.
-        daemon.wait_for("/v1/status", |_| asked(&segments(&daemon)) == batch * 900);
+        daemon.wait_for("/v1/status", |_| asked(&segments(&daemon)) == batch * 2000);
     }
     daemon.halt();
     let ran: Vec<_> = segments(&daemon)
