@@ -100,5 +100,6 @@ async fn every_segment_says_first_what_ran_when_it_began() {
             held.len()
         })
         .collect();
-    assert!(ran.len() >= 3 && ran[1..].iter().all(|ran| (19..=21).contains(ran)), "{ran:?}");
+    // Releases wait for company: a few more may be counted still.
+    assert!(ran.len() >= 3 && ran[1..].iter().all(|ran| (19..=30).contains(ran)), "{ran:?}");
 }
