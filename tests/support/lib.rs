@@ -3,6 +3,7 @@
 pub mod bins;
 pub mod bpffs;
 pub mod cgroup;
+pub mod cores;
 pub mod daemon;
 pub mod netns;
 pub mod nstat;

@@ -6,15 +6,15 @@ use crate::http::Load;
 use crate::pairs::{Arm, Series, median};
 use crate::report::{Bound, Row, Subject, Target};
 use crate::server::{Missing, Server, cpu_ns, listens};
-use crate::{Scale, daemon, envoy, float, place, progress, serve};
+use crate::{Scale, daemon, envoy, float, progress, serve};
 use anyhow::{Context, Result};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
-use support::bins;
 use support::daemon::free_port;
+use support::{bins, cores};
 
 /// One gateway, and who is paid for in its windows.
 struct Way {
@@ -86,7 +86,7 @@ pub(crate) fn measure(scale: &Scale, envoy: Option<&Path>) -> Result<(Vec<Row>, 
 }
 
 fn alternate(scale: &Scale, ways: &mut [Way]) -> Result<()> {
-    place::beside_clients()?;
+    cores::beside_clients()?;
     // Warms all, and is thrown away.
     for way in &mut *ways {
         way.window(scale)?;

@@ -9,7 +9,6 @@ mod page;
 #[expect(dead_code, reason = "the benchmark of the kernel has a third arm")]
 #[path = "../kernel/pairs.rs"]
 mod pairs;
-mod place;
 #[path = "../../../xtask/src/bench/report.rs"]
 mod report;
 mod round_trip;
@@ -24,6 +23,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 use support::{
+    cores,
     daemon::{Daemon, Setup},
     progress,
 };
@@ -77,7 +77,7 @@ fn main() -> Result<()> {
     let parts: Vec<&str> = arguments.iter().map(String::as_str).filter(|argument| PARTS.contains(argument)).collect();
     let wants = |part: &str| parts.is_empty() || parts.contains(&part);
     let scale = if quick { QUICK } else { FULL };
-    place::check()?;
+    cores::check()?;
 
     let mut report = Report { name: "admission".to_owned(), quick, ..Report::default() };
     if wants("round-trip") {
@@ -110,7 +110,7 @@ fn daemon() -> Result<Daemon> {
     );
     // What observing costs is measured elsewhere and is the same whoever asks.
     let setup = Setup::new(&config).env("GOVERNOR_KERNEL_TICK", "10s");
-    match place::beside_servers(|| setup.try_start())? {
+    match cores::beside_servers(|| setup.try_start())? {
         Ok(daemon) => Ok(daemon),
         Err(refusal) => bail!("governord did not start: {}\n{}", refusal.status, refusal.log),
     }

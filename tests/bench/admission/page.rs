@@ -3,7 +3,7 @@
 
 use crate::pairs::{Arm, Series, order};
 use crate::report::{Bound, Row, Subject, Target};
-use crate::{Scale, float, place, progress};
+use crate::{Scale, float, progress};
 use anyhow::{Context, Result};
 use governor_common::signal::{PageReader, PageWriter, Signals};
 use governor_common::wire::reply::{Level, Overload};
@@ -11,6 +11,7 @@ use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use support::cores;
 
 /// Time between two writes.
 const WRITE_EVERY: Duration = Duration::from_micros(10);
@@ -68,7 +69,7 @@ fn said(n: u32) -> Overload {
 
 /// Writes until it is over; writes a second.
 fn write(writer: &mut PageWriter, over: &AtomicBool) -> Result<f64> {
-    place::on_the_servers_core()?;
+    cores::on_the_servers_core()?;
     let (begun, mut due, mut count) = (Instant::now(), Instant::now(), 0_u32);
     while !over.load(Ordering::Relaxed) {
         count = count.wrapping_add(1);
@@ -87,7 +88,7 @@ fn write(writer: &mut PageWriter, over: &AtomicBool) -> Result<f64> {
 
 /// The series, torn reads, reads that gave up.
 fn read(scale: &Scale, reader: &PageReader) -> Result<(Series, u64, u64)> {
-    place::beside_clients()?;
+    cores::beside_clients()?;
     let mut series = Series::default();
     for (done, arm) in order(scale.pairs, [Arm::Attached, Arm::Detached]).enumerate() {
         progress(format_args!("the page, window {} of {}", done + 1, 2 * scale.pairs));

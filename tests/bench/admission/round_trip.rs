@@ -4,13 +4,14 @@
 use crate::pairs::{Arm, Series, order};
 use crate::report::{Bound, Row, Subject, Target};
 use crate::server::{Server, listens};
-use crate::{Scale, daemon, float, place, progress, talk};
+use crate::{Scale, daemon, float, progress, talk};
 use anyhow::{Context, Result, ensure};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+use support::cores;
 
 /// One end of a conversation.
 struct Asker {
@@ -80,7 +81,7 @@ pub(crate) fn measure(scale: &Scale) -> Result<Row> {
 }
 
 fn alternate(scale: &Scale, daemon: &Path, echo: &Path) -> Result<Series> {
-    place::beside_clients()?;
+    cores::beside_clients()?;
     let (mut daemon, mut echo) = (Asker::new(talk::session(daemon)?)?, Asker::new(UnixStream::connect(echo)?)?);
     let mut series = Series::default();
     // Warms both, and is thrown away.

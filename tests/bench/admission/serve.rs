@@ -48,7 +48,7 @@ async fn authz(path: &str) -> Result<()> {
 pub(crate) fn upstream() -> Result<SocketAddr> {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || -> Result<()> {
-        crate::place::beside_clients()?;
+        support::cores::beside_clients()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await?;

@@ -1,13 +1,13 @@
 //! Servers as processes of their own on the servers' core: started, waited for, their CPU time read, killed by their own
 //! handle. Knows how to start them and not what they serve.
 
-use crate::place;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use support::cores;
 
 /// Longest wait for a start. Only a bound for what hangs.
 const BOUND: Duration = Duration::from_secs(20);
@@ -25,7 +25,7 @@ impl Server {
     /// Starts it and waits until `ready`.
     pub(crate) fn start(name: &'static str, command: &mut Command, ready: impl Fn() -> bool) -> Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = match place::beside_servers(|| command.spawn())? {
+        let child = match cores::beside_servers(|| command.spawn())? {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(Missing(name).into()),
             started => started.with_context(|| format!("cannot start {name}"))?,
         };

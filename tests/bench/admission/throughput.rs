@@ -4,7 +4,7 @@
 use crate::pairs::{Arm, Series, order};
 use crate::report::{Bound, Row, Subject, Target};
 use crate::server::{Server, listens};
-use crate::{Scale, daemon, float, place, progress, talk};
+use crate::{Scale, daemon, float, progress, talk};
 use anyhow::{Context, Result, ensure};
 use rustix::event::epoll;
 use std::io::{ErrorKind, Read, Write};
@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use support::cores;
 
 const CONNECTIONS: u8 = 50;
 const DEPTH: usize = 16;
@@ -162,7 +163,7 @@ pub(crate) fn measure(scale: &Scale) -> Result<Row> {
 }
 
 fn alternate(scale: &Scale, daemon: &Path, redis: &Path) -> Result<Series> {
-    place::beside_clients()?;
+    cores::beside_clients()?;
     let mut daemon = Swarm::new(|key| {
         let (release, acquires) = (talk::release(&[0; DEPTH])?, talk::acquire(key)?.repeat(DEPTH));
         Connection::new(talk::session(daemon)?, Dialect::Governor { release, acquires, leases: Vec::new() })

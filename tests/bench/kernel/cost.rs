@@ -11,7 +11,7 @@ use governor_user::kernel::{self, Options, Plane};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::netns::Netns;
+use support::{cores, netns::Netns};
 
 /// After the plane came or went, before anything is measured.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -42,7 +42,7 @@ pub(crate) fn measure(scale: &Scale, namespace: &Netns) -> Result<Vec<Row>> {
 
 /// The load's side: one window at each order.
 fn work(scale: &Scale, orders: &Receiver<()>, report: &SyncSender<Result<Window>>) -> Result<()> {
-    place::pin()?;
+    cores::beside_clients()?;
     let mut load = Load::new()?;
     while orders.recv().is_ok() {
         report.send(window(&mut load, scale.window))?;

@@ -1,7 +1,7 @@
-//! Where the load runs: a thread in a network namespace of its own, on one core.
+//! Where the load runs: a thread in a network namespace of its own.
 
 use anyhow::{Context, Result, anyhow};
-use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::thread;
@@ -23,13 +23,4 @@ pub(crate) fn inside<T: Send>(namespace: &Netns, work: impl FnOnce() -> Result<T
         });
         worker.join().unwrap_or_else(|_| Err(anyhow!("the thread in the namespace panicked")))
     })
-}
-
-/// Keeps the calling thread on the last core it may use; threads it starts later may go elsewhere only if it unpins.
-pub(crate) fn pin() -> Result<()> {
-    let allowed = sched_getaffinity(None)?;
-    let last = (0..CpuSet::MAX_CPU).rev().find(|cpu| allowed.is_set(*cpu)).context("no core is allowed")?;
-    let mut only = CpuSet::new();
-    only.set(last);
-    sched_setaffinity(None, &only).context("cannot stay on one core")
 }

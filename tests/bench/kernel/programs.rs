@@ -11,7 +11,7 @@ use aya::sys::{Stats, enable_stats};
 use governor_user::kernel::tracepoint::{Options, Tracepoint};
 use std::collections::BTreeMap;
 use std::fs;
-use support::{cgroup, netns::Netns};
+use support::{cgroup, cores, netns::Netns};
 
 /// The busiest hook of the governor.
 const HOOK: &str = "inet_sock_set_state";
@@ -102,7 +102,7 @@ fn rounds(scale: &Scale, namespace: &Netns) -> Result<Vec<Round>> {
     let _empty = empty::attach(HOOK)?;
     let nothing: Vec<u32> = own_programs()?.into_iter().filter(|id| !ours.contains(id)).collect();
     place::inside(namespace, || {
-        place::pin()?;
+        cores::beside_clients()?;
         let mut load = Load::new()?;
         load.connect(scale.connections)?;
         let round = |number| {

@@ -1,4 +1,4 @@
-//! Who runs where: servers on the first core this process may use, whoever asks on the last.
+//! Which core a benchmark's parts run on: servers on the first that this process may use, whoever asks or connects on the last.
 
 use anyhow::{Context, Result, ensure};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -12,13 +12,19 @@ fn allowed() -> Result<&'static CpuSet> {
 }
 
 /// Remembers the cores before anything is pinned.
-pub(crate) fn check() -> Result<()> {
+///
+/// # Errors
+/// There is only one.
+pub fn check() -> Result<()> {
     ensure!(allowed()?.count() >= 2, "servers and clients need a core each");
     Ok(())
 }
 
 /// Runs `start` on the servers' core: what it starts stays there. The calling thread comes back.
-pub(crate) fn beside_servers<T>(start: impl FnOnce() -> T) -> Result<T> {
+///
+/// # Errors
+/// The kernel refuses.
+pub fn beside_servers<T>(start: impl FnOnce() -> T) -> Result<T> {
     let before = sched_getaffinity(None)?;
     only(core(false)?)?;
     let started = start();
@@ -27,12 +33,18 @@ pub(crate) fn beside_servers<T>(start: impl FnOnce() -> T) -> Result<T> {
 }
 
 /// Keeps the calling thread, and what it starts, on the clients' core.
-pub(crate) fn beside_clients() -> Result<()> {
+///
+/// # Errors
+/// The kernel refuses.
+pub fn beside_clients() -> Result<()> {
     only(core(true)?)
 }
 
 /// Keeps the calling thread on the servers' core.
-pub(crate) fn on_the_servers_core() -> Result<()> {
+///
+/// # Errors
+/// The kernel refuses.
+pub fn on_the_servers_core() -> Result<()> {
     only(core(false)?)
 }
 
