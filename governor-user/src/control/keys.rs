@@ -1,7 +1,8 @@
 //! Overrides of single keys and the record of changes, over HTTP.
 
 use super::api;
-use super::server::{Answer, Caller, LONGEST, Problem, writer};
+use super::problem::{Answer, Problem};
+use super::server::{Caller, LONGEST, writer};
 use crate::daemon::audit;
 use crate::daemon::handle::Handle;
 use crate::daemon::key_orders::KeyRefused;

@@ -1,6 +1,7 @@
 //! The control server: HTTP over a Unix socket. Reading needs the socket's mode, writing needs root or the daemon's own
 //! user, as the kernel tells it.
 
+use super::problem::{Answer, Problem};
 use super::{advice, api, keys, tuner, views};
 use crate::config::Names;
 use crate::control::verdicts::Place;
@@ -9,7 +10,6 @@ use crate::daemon::audit::event;
 use crate::daemon::clock;
 use crate::daemon::demand;
 use crate::daemon::handle::Handle;
-use crate::daemon::settings::Refused;
 use crate::kernel::groups::groups;
 use crate::proxy::peer::Peer;
 use axum::extract::connect_info::Connected;
@@ -63,67 +63,6 @@ pub fn routes(handle: Handle) -> Router {
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "no such route") })
         .method_not_allowed_fallback(|| async { Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no such method here") })
         .with_state(handle)
-}
-
-pub(super) type Answer<T> = Result<Json<T>, Problem>;
-
-/// A refusal on its way out.
-#[derive(Debug)]
-pub(super) struct Problem {
-    status: StatusCode,
-    failure: api::Failure,
-}
-
-impl Problem {
-    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status, failure: api::Failure { error: error.into(), hint: None } }
-    }
-
-    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.failure.hint = Some(hint.into());
-        self
-    }
-
-    pub(super) fn stopping() -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping")
-    }
-}
-
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        (self.status, Json(self.failure)).into_response()
-    }
-}
-
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
-        let status = match &refused {
-            Refused::Unknown { .. } | Refused::NotOverridden { .. } => StatusCode::NOT_FOUND,
-            Refused::Fixed { .. } => StatusCode::CONFLICT,
-            Refused::Invalid(_) => StatusCode::BAD_REQUEST,
-            Refused::NotKept(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        let problem = Self::new(status, refused.to_string());
-        match refused {
-            Refused::Unknown { nearest: Some(name), .. } => problem.hint(format!("did you mean \"{name}\"?")),
-            Refused::Unknown { nearest: None, .. } => problem.hint("governorctl config lists every setting"),
-            Refused::Fixed { .. } | Refused::NotOverridden { .. } | Refused::Invalid(_) | Refused::NotKept(_) => {
-                problem
-            }
-        }
-    }
-}
-
-impl From<QueryRejection> for Problem {
-    fn from(rejection: QueryRejection) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, rejection.body_text())
-    }
-}
-
-impl From<JsonRejection> for Problem {
-    fn from(rejection: JsonRejection) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, rejection.body_text())
-    }
 }
 
 async fn status(State(handle): State<Handle>) -> Answer<api::Status> {

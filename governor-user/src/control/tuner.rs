@@ -1,7 +1,8 @@
 //! The tuner over HTTP: what it sees, what it did, and giving listeners back to it.
 
 use super::api;
-use super::server::{Answer, Caller, Problem, writer};
+use super::problem::{Answer, Problem};
+use super::server::{Caller, writer};
 use crate::config::ListenerPattern;
 use crate::daemon::handle::Handle;
 use crate::tuner;

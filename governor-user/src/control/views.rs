@@ -1,20 +1,22 @@
 //! From a view of the daemon to the JSON types of the control API. Pure; ids become hexadecimal text and instants
 //! become ages.
 
+mod decision;
+mod setting;
+
+pub use decision::{decision, numbers};
+pub use setting::{change, config};
+
 use super::api;
-use super::explain::explain;
 use super::verdicts;
 use crate::config::Names;
-use crate::config::layers::{Effective, Origin, Settings};
-use crate::daemon::journal::Entry;
-use crate::daemon::settings::origin_detail;
 use crate::daemon::translate;
 use crate::daemon::view::View;
 use crate::kernel::view::Observation;
 use crate::overload::Report;
 use crate::overload::monitors::cause_names;
 use governor_engine::id::{ClassId, KeyId, OrgId, PoolId};
-use governor_engine::io::{Kind, Outcome};
+use governor_engine::io::Kind;
 use governor_engine::policy::{FairShare, Mode};
 use governor_engine::snapshot::{LeaseView, MemberState, PoolView};
 use governor_engine::time::Instant;
@@ -276,88 +278,6 @@ pub fn orgs(view: &View, names: &Names) -> Vec<api::Org> {
         .collect()
 }
 
-/// `GET /v1/explain/{id}`.
-#[must_use]
-pub fn decision(entry: &Entry, now: Instant) -> api::Decision {
-    let mut shown = numbers(entry, now);
-    shown.explanation = explain(&shown);
-    shown
-}
-
-/// A decision without its explanation, which is worked out from the rest.
-#[must_use]
-pub fn numbers(entry: &Entry, now: Instant) -> api::Decision {
-    let decision = &entry.decision;
-    let numbers = &decision.numbers;
-    api::Decision {
-        id: format!("{:016x}", decision.id.0),
-        age_seconds: now.since(decision.at).as_secs_f64(),
-        session: decision.session.0,
-        pool: entry.pool.clone(),
-        key: decision.key.map(hex),
-        label: entry.label.clone(),
-        org: decision.org.map(org_hex),
-        class: entry.class.clone(),
-        priority: Some(translate::priority_name(decision.priority).to_owned()),
-        level: Some(translate::level_name(decision.level).to_owned()),
-        outcome: match decision.outcome {
-            Outcome::Shed => api::Outcome::Shed,
-            Outcome::WouldPark => api::Outcome::WouldPark,
-            Outcome::WouldRefuse => api::Outcome::WouldRefuse,
-        },
-        reason: translate::reason(decision.reason).to_owned(),
-        origin: translate::origin(decision.origin).to_owned(),
-        status: decision.status,
-        retry_after_seconds: decision.retry_after.as_secs_f64(),
-        waited_seconds: decision.waited.as_secs_f64(),
-        numbers: api::Numbers {
-            key_in_flight: numbers.key_in_flight,
-            share: numbers.share,
-            unit_in_flight: numbers.unit_in_flight,
-            weight: numbers.weight,
-            floor: numbers.floor,
-            headroom: numbers.headroom,
-            filled: numbers.filled,
-            limit: numbers.limit,
-            limited: numbers.limited,
-            in_flight: numbers.in_flight,
-            capacity: numbers.capacity,
-            active_keys: numbers.active_keys,
-            parked: numbers.parked,
-            node_counted: numbers.node_counted,
-            node_cap: numbers.node_cap,
-        },
-        explanation: String::new(),
-    }
-}
-
-/// `GET /v1/config`.
-#[must_use]
-pub fn config(settings: &Settings) -> Vec<api::ConfigEntry> {
-    settings
-        .iter()
-        .map(|(path, effective)| api::ConfigEntry {
-            key: path.join("."),
-            value: effective.value.to_json(),
-            origin: origin(&effective.origin),
-            detail: origin_detail(&effective.origin),
-        })
-        .collect()
-}
-
-/// Answer to a change of a setting.
-#[must_use]
-pub fn change(key: &str, before: Option<&Effective>, after: Option<&Effective>) -> api::SettingChange {
-    let value =
-        |effective: Option<&Effective>| effective.map(|effective| effective.value.to_json()).unwrap_or_default();
-    api::SettingChange {
-        key: key.to_owned(),
-        value: value(after),
-        origin: after.map_or(api::Origin::BuiltIn, |after| origin(&after.origin)),
-        previous: value(before),
-    }
-}
-
 fn pins(seen: &Observation) -> api::Pins {
     let counting = seen.pins.counting_since_ns.map(|since| Duration::from_nanos(seen.taken_ns.saturating_sub(since)));
     api::Pins {
@@ -365,15 +285,6 @@ fn pins(seen: &Observation) -> api::Pins {
         folder: seen.pins.folder.clone(),
         counting_seconds: counting.map(|counting| counting.as_secs_f64()),
         note: seen.pins.note.clone(),
-    }
-}
-
-fn origin(origin: &Origin) -> api::Origin {
-    match origin {
-        Origin::BuiltIn => api::Origin::BuiltIn,
-        Origin::File { .. } => api::Origin::File,
-        Origin::Environment { .. } => api::Origin::Environment,
-        Origin::Override { .. } => api::Origin::Override,
     }
 }
 

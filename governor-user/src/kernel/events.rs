@@ -1,6 +1,6 @@
 //! Rare events as the programs sent them, parsed. A number that this version does not know is no event.
 
-use super::tracepoint::{ListenerReading, Sees};
+use super::reading::{ListenerReading, Sees};
 use governor_common::abi::{Event, EventKind};
 
 /// One thing that happened to a listener.

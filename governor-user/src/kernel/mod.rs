@@ -39,6 +39,7 @@ mod preflight;
 pub(crate) mod privileged;
 mod procfs;
 mod provoke;
+mod reading;
 mod reconcile;
 mod refusals;
 mod sampler;

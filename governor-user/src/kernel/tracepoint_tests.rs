@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::kernel::selftest::in_private_namespace;
+use crate::kernel::view::Family;
 use governor_common::abi::EventKind;
 use rustix::net::sockopt::socket_cookie;
 use std::fs;

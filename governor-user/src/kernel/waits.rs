@@ -2,7 +2,7 @@
 //! map, only those that changed; [`Waits`] turns one listener's into what is shown, whole and per interval. Knows no hook.
 
 use super::maps::{self, Maps};
-use super::tracepoint::{ListenerReading, SojournReading};
+use super::reading::{ListenerReading, SojournReading};
 use super::view::{SojournBucket, SojournView};
 use governor_common::abi::{Control, Longest, Sojourn, upper_bound_seconds};
 use std::collections::BTreeMap;

@@ -12,6 +12,7 @@ mod entry;
 mod hands;
 mod journal;
 mod memory;
+mod plan;
 mod policy;
 mod relisten;
 mod run;

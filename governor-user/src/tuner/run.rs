@@ -1,20 +1,24 @@
-//! The tuner's loop: observations in, orders of the policy carried out, everything that was done written down. The calls
-//! themselves are in `hands`, one after the other.
+//! The tuner's loop: observations in, orders of the policy carried out, everything that was done written down (`record`).
+//! The calls themselves are in `hands`, one after the other.
 
+mod record;
+
+use self::record::{Note, clamp};
 use super::Ask;
 use super::entry::{Entry, sample, socket};
 use super::hands::{Acted, act, on_blocking_thread, put_back};
 use super::journal::Journal;
 use super::memory::{Kept, RaisedCap, Store};
-use super::policy::{Bounds, Foreign, Hindrance, Limit, Order, Stance};
+use super::plan::{Bounds, Hindrance, Limit};
+use super::policy::{Foreign, Order, Stance};
 use super::relisten::{self, RelistenError};
 use crate::config::{AtExit, ListenerPattern, ListenerPolicy, TunerConfig, TunerMode};
-use crate::control::api::{self, ListenerName, TunerAction, TunerRecord};
-use crate::daemon::audit::{ITSELF, event};
+use crate::control::api::{ListenerName, TunerAction};
+use crate::daemon::audit::ITSELF;
 use crate::daemon::clock;
-use crate::daemon::messages::{Ask as DriverAsk, Message};
+use crate::daemon::messages::Message;
 use crate::kernel::view::{Observation, Tier};
-use crate::metrics::{Recorder, TunerFigures};
+use crate::metrics::Recorder;
 use crate::overload::{Evidence, Report, Thresholds, Verdict};
 use governor_engine::time::{Duration, Instant};
 use std::collections::BTreeMap;
@@ -49,23 +53,6 @@ pub(super) struct Runner {
     driver: mpsc::WeakSender<Message>,
     counts: BTreeMap<TunerAction, u64>,
     unavailable: Option<String>,
-}
-
-/// What goes into the journal beside the listener.
-struct Note {
-    action: TunerAction,
-    before: u32,
-    after: u32,
-    wanted: Option<u32>,
-    limit: Option<Limit>,
-    pid: Option<u32>,
-    reason: String,
-}
-
-impl Note {
-    fn new(action: TunerAction, before: u32, after: u32, reason: String) -> Self {
-        Self { action, before, after, wanted: None, limit: None, pid: None, reason }
-    }
 }
 
 impl Runner {
@@ -314,45 +301,6 @@ impl Runner {
         self.write(id, ITSELF, note).await;
     }
 
-    async fn say_clamped(&mut self, id: Id) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        let wanted = entry.track.plan.wanted;
-        if entry.clamped == wanted {
-            return;
-        }
-        entry.clamped = wanted;
-        let held = entry.track.held;
-        let reason = format!("{}; {}", clamp(entry.somaxconn.unwrap_or(held), id.0), entry.track.plan.reason);
-        let note =
-            Note { wanted, limit: Some(Limit::Somaxconn), ..Note::new(TunerAction::Clamped, held, held, reason) };
-        self.write(id, ITSELF, note).await;
-    }
-
-    async fn say_failed(&mut self, id: Id, held: u32, to: u32, error: &RelistenError) {
-        let said = relisten::chain(error);
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        if entry.failure == said {
-            return;
-        }
-        entry.failure.clone_from(&said);
-        let note = Note { wanted: Some(to), ..Note::new(TunerAction::Failed, held, held, said) };
-        self.write(id, ITSELF, note).await;
-    }
-
-    /// Remembers and records that the cap of a listener's namespace was set.
-    async fn note_cap(&mut self, id: Id, cap: Option<Result<(u32, u32), RelistenError>>) {
-        match cap {
-            None => {}
-            Some(Err(error)) => self.say_failed(id, 0, 0, &error).await,
-            Some(Ok((before, after))) => {
-                let raised = self.caps.entry(id.0).or_insert(RaisedCap { netns: id.0, before, after });
-                raised.after = after;
-                let reason = format!("net.core.somaxconn of network namespace {}", id.0);
-                self.write(id, ITSELF, Note::new(TunerAction::Somaxconn, before, after, reason)).await;
-            }
-        }
-    }
-
     /// Gives back what was raised, where nobody else has changed it since.
     async fn restore(&mut self) {
         let raised: Vec<Id> =
@@ -402,83 +350,6 @@ impl Runner {
         self.keep();
         names
     }
-
-    /// Into the journal, the counters, and, if the system changed, the events.
-    async fn write(&mut self, id: Id, by: &str, note: Note) {
-        let Some(entry) = self.entries.get(&id) else { return };
-        *self.counts.entry(note.action).or_default() += 1;
-        let record = TunerRecord {
-            at: clock::wall_time(),
-            at_seconds: clock::wall_seconds(),
-            listener: entry.name.clone(),
-            action: note.action,
-            by: by.to_owned(),
-            before: note.before,
-            after: note.after,
-            wanted: note.wanted,
-            limit: note.limit.map(|limit| limit.as_str().to_owned()),
-            pid: note.pid,
-            reason: note.reason,
-        };
-        self.journal.add(&record);
-        let notable = matches!(record.action, TunerAction::StandDown | TunerAction::Resume);
-        if (record.action.acts() || notable)
-            && let Some(driver) = self.driver.upgrade()
-        {
-            let action = format!("tune {}", record.action.as_str());
-            let subject = record.listener.to_string();
-            let event = event(by, &action, &subject, &record.before, &record.after, Some(record.reason));
-            // A driver that is gone keeps no record; the journal has it.
-            drop(driver.send(Message::Ask(DriverAsk::Record(Box::new(event)))).await);
-        }
-    }
-
-    fn keep(&mut self) {
-        let now = self.entries.iter().filter_map(|((netns, cookie), entry)| {
-            let stood_down = entry.track.stance == Stance::StoodDown;
-            let kept = Kept {
-                netns: *netns,
-                cookie: *cookie,
-                original: entry.track.original,
-                set: entry.track.set,
-                stood_down,
-            };
-            (entry.track.set.is_some() || stood_down).then_some(kept)
-        });
-        let listeners = now.chain(self.inherited.values().cloned()).collect();
-        self.store.keep(listeners, self.caps.values().cloned().collect());
-    }
-
-    fn figures(&self) -> TunerFigures {
-        let count = |of: &dyn Fn(&Entry) -> bool| self.entries.values().filter(|entry| of(entry)).count();
-        TunerFigures {
-            actions: self.counts.clone(),
-            raised: count(&|entry| entry.track.set.is_some()),
-            stood_down: count(&|entry| entry.track.stance == Stance::StoodDown),
-            clamped: count(&|entry| entry.track.plan.limit == Some(Limit::Somaxconn)),
-            added: self.entries.values().map(|entry| u64::from(entry.track.added())).sum(),
-            journal: self.journal.health(),
-        }
-    }
-
-    fn view(&self) -> api::Tuner {
-        let mut listeners: Vec<api::TunedListener> = self.entries.values().map(Entry::view).collect();
-        listeners.sort_by(|a, b| {
-            let key = |one: &api::TunedListener| {
-                (one.listener.netns, one.listener.port, one.listener.address, one.listener.cookie)
-            };
-            key(a).cmp(&key(b))
-        });
-        api::Tuner {
-            mode: self.config.global.mode.as_str().to_owned(),
-            at_exit: match self.config.at_exit {
-                AtExit::Keep => "keep".to_owned(),
-                AtExit::Restore => "restore".to_owned(),
-            },
-            unavailable: self.unavailable.clone(),
-            listeners,
-        }
-    }
 }
 
 /// What a verdict says against a longer queue.
@@ -502,8 +373,4 @@ fn reason(order: &Order, entry: &Entry) -> String {
         Order::Reapply(_) => "a reload had undone it".to_owned(),
         Order::Clamped | Order::Verify | Order::StandDown => String::new(),
     }
-}
-
-fn clamp(most: u32, netns: u64) -> String {
-    format!("clamped: {most}, needs net.core.somaxconn raised in network namespace {netns}, then listen again")
 }
