@@ -7,6 +7,7 @@
 
 use super::maps::Maps;
 use super::pin::Programs;
+use super::stale::{Gone, Marks};
 use governor_common::abi::{CgroupKey, CgroupState, Direction, QueueRecord, ScanRecord, TCP_LISTEN};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -34,6 +35,8 @@ pub struct Scan {
     pub seeded: u64,
     /// Open connections that could not be counted.
     pub uncounted: u64,
+    /// Socket cookies of the counted ones.
+    pub cookies: Vec<u64>,
 }
 
 /// A listener as the iterator saw it.
@@ -126,6 +129,7 @@ fn tally(bytes: &[u8]) -> Scan {
             scan.uncounted += 1;
             continue;
         };
+        scan.cookies.push(record.cookie);
         let open = scan.cgroups.entry(record.cgroup).or_default();
         match direction {
             Direction::Inbound => open.inbound += 1,
@@ -141,6 +145,8 @@ pub struct Audit {
     before: BTreeMap<CgroupKey, CgroupState>,
     /// By network namespace; those that were not scanned are not judged.
     seen: BTreeMap<u32, BTreeMap<u64, OpenConnections>>,
+    /// Of cgroups in doubt.
+    pub(super) marks: Marks,
 }
 
 /// How far the counters were from the truth.
@@ -152,11 +158,13 @@ pub struct Drift {
     pub(super) corrections: BTreeMap<CgroupKey, (i64, i64)>,
     /// Differences found for the first time, with the correction each would need.
     pub(super) doubts: BTreeMap<CgroupKey, (i64, i64)>,
+    /// What the corrections take away.
+    pub(super) gone: Gone,
 }
 
 impl Audit {
-    pub(super) fn new(before: BTreeMap<CgroupKey, CgroupState>) -> Self {
-        Self { before, seen: BTreeMap::new() }
+    pub(super) fn new(before: BTreeMap<CgroupKey, CgroupState>, marks: Marks) -> Self {
+        Self { before, seen: BTreeMap::new(), marks }
     }
 
     /// Adds what the scan of a namespace saw. A namespace that is never added (it cannot be entered, or it is being torn
@@ -164,6 +172,7 @@ impl Audit {
     pub fn add(&mut self, netns: u64, scan: &Scan) {
         if let Ok(netns) = u32::try_from(netns) {
             self.seen.insert(netns, scan.cgroups.clone());
+            self.marks.note(&scan.cookies);
         }
     }
 
@@ -172,7 +181,7 @@ impl Audit {
     /// missed, but a task that the scheduler stops while it closes a socket has taken it out of the kernel's table and
     /// not yet reported it, and the iterator of older kernels can pass over a socket when its bucket changes.
     pub(super) fn finish(
-        self,
+        &self,
         after: &BTreeMap<CgroupKey, CgroupState>,
         corrections: &BTreeMap<CgroupKey, (i64, i64)>,
         doubts: &BTreeMap<CgroupKey, (i64, i64)>,
@@ -203,6 +212,13 @@ impl Audit {
                 continue;
             }
             drift.total += unexplained;
+            let of = |direction: Direction| (key.cgroup, direction.to_raw());
+            for (of, fall) in [
+                (of(Direction::Inbound), earlier.0 - correction.0),
+                (of(Direction::Outbound), earlier.1 - correction.1),
+            ] {
+                *drift.gone.entry(of).or_default() += u64::try_from(fall).unwrap_or(0);
+            }
             if correction != earlier {
                 drift.corrections.insert(*key, correction);
             }
@@ -244,7 +260,7 @@ mod tests {
         inbound: u64,
         after: &BTreeMap<CgroupKey, CgroupState>,
     ) -> Drift {
-        let mut audit = Audit::new(before);
+        let mut audit = Audit::new(before, Marks::default());
         audit.add(KEY.netns.into(), &scan(inbound));
         let again = audit.clone();
         let first = audit.finish(after, &BTreeMap::new(), &BTreeMap::new());
@@ -261,12 +277,13 @@ mod tests {
     fn a_difference_at_rest_is_drift_and_is_repaired() {
         let drift = audit(counters(10, 4), 5, &counters(10, 4));
         assert_eq!((drift.total, drift.corrections), (1, BTreeMap::from([(KEY, (-1, 0))])));
+        assert_eq!(drift.gone[&(KEY.cgroup, Direction::Inbound.to_raw())], 1);
     }
 
     #[test]
     fn a_difference_that_the_next_audit_does_not_find_is_none() {
         let doubts = BTreeMap::from([(KEY, (-1, 0))]);
-        let mut audit = Audit::new(counters(10, 5));
+        let mut audit = Audit::new(counters(10, 5), Marks::default());
         audit.add(KEY.netns.into(), &scan(5));
         assert_eq!(audit.finish(&counters(10, 5), &BTreeMap::new(), &doubts), Drift::default());
     }
@@ -274,7 +291,7 @@ mod tests {
     #[test]
     fn a_namespace_that_was_not_scanned_is_not_judged() {
         let elsewhere = u64::from(KEY.netns) + 1;
-        let mut audit = Audit::new(counters(10, 5));
+        let mut audit = Audit::new(counters(10, 5), Marks::default());
         audit.add(elsewhere, &scan(0));
         let doubts = BTreeMap::from([(KEY, (-5, 0))]);
         let drift = audit.finish(&counters(10, 5), &BTreeMap::new(), &doubts);
@@ -287,7 +304,7 @@ mod tests {
         let other = CgroupKey::new(KEY.cgroup, 2);
         let mut both = counters(10, 4);
         both.insert(other, CgroupState { inbound_opened: 3, ..CgroupState::default() });
-        let mut audit = Audit::new(both.clone());
+        let mut audit = Audit::new(both.clone(), Marks::default());
         audit.add(1, &scan(6));
         audit.add(2, &scan(2));
         let first = audit.finish(&both, &BTreeMap::new(), &BTreeMap::new());

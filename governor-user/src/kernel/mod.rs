@@ -45,6 +45,7 @@ mod refusals;
 mod sampler;
 mod selftest;
 mod sockdiag;
+mod stale;
 mod suspicion;
 mod tier;
 pub mod tracepoint;

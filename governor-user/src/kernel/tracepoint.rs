@@ -23,6 +23,7 @@ use super::overflow_hooks::{self, SynWatch};
 use super::pin::{self, PinOptions, Pins};
 use super::preflight;
 use super::reading::Sees;
+use super::stale::Marks;
 use super::view::{HookView, PinsView, Tier};
 use super::waits::WaitReader;
 use governor_common::abi::{CgroupKey, CgroupState, MAX_LISTENERS, QUICK_MARKS};
@@ -314,16 +315,25 @@ impl Tracepoint {
     /// # Errors
     /// When the maps cannot be read.
     pub fn begin_audit(&self) -> Result<Audit, ReadError> {
-        Ok(Audit::new(self.loaded.maps.cgroups()?))
+        let counted = self.loaded.maps.cgroups()?;
+        let doubted: BTreeSet<u64> = self.doubts.keys().map(|key| key.cgroup).collect();
+        let mut marks = if doubted.is_empty() { Vec::new() } else { self.loaded.maps.quick_marks()? };
+        marks.retain(|mark| doubted.contains(&mark.cgroup));
+        Ok(Audit::new(counted, Marks::new(marks)))
     }
 
     /// Compares what was open with the counters of the namespaces that were scanned, and repairs them where two audits in a
-    /// row find the same difference.
+    /// row find the same difference. The marks that connections left whose close nobody saw go too, where it is clear which.
     ///
     /// # Errors
     /// When the maps cannot be read.
     pub fn finish_audit(&mut self, audit: Audit) -> Result<Drift, ReadError> {
         let drift = audit.finish(&self.loaded.maps.cgroups()?, &self.corrections, &self.doubts);
+        // A mark that cannot be read stays.
+        let is_there = |cookie| self.loaded.maps.quick_mark(cookie).is_ok_and(|mark| mark.is_some());
+        for cookie in audit.marks.stale(&drift.gone, is_there) {
+            self.loaded.maps.free_quick_mark(cookie)?;
+        }
         self.doubts.clone_from(&drift.doubts);
         self.corrections.extend(drift.corrections.iter().map(|(id, correction)| (*id, *correction)));
         self.corrections.retain(|_, correction| *correction != (0, 0));

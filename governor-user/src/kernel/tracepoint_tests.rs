@@ -160,6 +160,44 @@ fn a_quick_mark_is_there_for_as_long_as_its_connection_is_open() {
 }
 
 #[test]
+fn the_place_of_a_connection_whose_close_nobody_saw_is_freed_by_the_audit_that_finds_it_gone() {
+    let Some(mut tracepoint) = attached() else { return };
+    let ran = in_private_namespace(|| {
+        let Some(folder) = Folder::enter("stale") else { return skip("no cgroup v2 to write to") };
+        let netns = own_netns();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let stays = TcpStream::connect(address).unwrap();
+        let goes = TcpStream::connect(address).unwrap();
+        let servers = [listener.accept().unwrap(), listener.accept().unwrap()];
+        let [there, gone] = [&stays, &goes].map(|socket| socket_cookie(socket).unwrap());
+        let mark = tracepoint.loaded.maps.quick_mark(gone).unwrap().expect("an outbound end has one");
+        drop(goes);
+        let open = OpenConnections { inbound: 2, outbound: 1 };
+        read_until(&mut tracepoint, |reading| open_of(reading, folder.id) == open);
+        tracepoint.loaded.maps.leave_behind(mark, u32::try_from(netns).unwrap());
+
+        let audit = |tracepoint: &mut Tracepoint| {
+            let mut audit = tracepoint.begin_audit().unwrap();
+            audit.add(netns, &tracepoint.scan(netns).unwrap());
+            let drift = tracepoint.finish_audit(audit).unwrap().total;
+            (drift, [there, gone].map(|cookie| tracepoint.loaded.maps.quick_mark(cookie).unwrap().is_some()))
+        };
+        assert_eq!(audit(&mut tracepoint), (0, [true, true]), "one audit alone proves nothing");
+        assert_eq!(audit(&mut tracepoint), (1, [true, false]));
+        assert_eq!(audit(&mut tracepoint), (0, [true, false]));
+        assert_eq!(open_of(&tracepoint.read().unwrap(), folder.id), open);
+
+        drop((stays, servers));
+        let reading = read_until(&mut tracepoint, |reading| open_of(reading, folder.id) == OpenConnections::default());
+        assert_eq!(open_of(&reading, folder.id), OpenConnections::default());
+    });
+    if ran.is_none() {
+        skip("no right to a private network namespace");
+    }
+}
+
+#[test]
 fn connections_that_find_no_place_for_a_quick_mark_are_counted_too() {
     const THREADS: u32 = 4;
     const EACH: u32 = 50;

@@ -1,5 +1,5 @@
 //! What the tuner tells: the journal, the counters, the events, the notes for the next life, and what operators are shown.
-//! Decides nothing and calls nothing.
+//! Decides nothing and touches no socket.
 
 use super::{Id, Runner};
 use crate::config::AtExit;
