@@ -1,7 +1,7 @@
 //! The engine's surface: inputs, outputs, time. Owns the tables; the decisions are in `admit`, the lives of leases and
 //! sessions in `lease` and `session`, new policies in `reload`.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::caps::Tiers;
 use crate::chain::Links;
@@ -15,7 +15,7 @@ use crate::party::Parties;
 use crate::policy::{NodePolicy, Policy, PolicyError};
 use crate::pool::Pool;
 use crate::retry::{DrainMeter, VirtualQueue};
-use crate::session::Session;
+use crate::session::Sessions;
 use crate::set::SetId;
 use crate::sets::Ledger;
 use crate::slots::{Slot, Slots};
@@ -103,7 +103,7 @@ pub struct Engine {
     pub(crate) order: Vec<PoolId>,
     pub(crate) parties: Parties,
     pub(crate) tiers: Tiers,
-    pub(crate) sessions: BTreeMap<SessionId, Session>,
+    pub(crate) sessions: Sessions,
     pub(crate) leases: Slots<Lease>,
     pub(crate) lease_slots: Table<LeaseId, Slot, InOrder>,
     /// Leases of one session.
@@ -157,7 +157,7 @@ impl Engine {
             order: Vec::new(),
             parties: Parties::default(),
             tiers: Tiers::default(),
-            sessions: BTreeMap::new(),
+            sessions: Sessions::default(),
             leases: Slots::default(),
             lease_slots: Table::default(),
             lease_links: Links::default(),

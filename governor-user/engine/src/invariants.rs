@@ -207,15 +207,15 @@ impl Engine {
 
     fn check_sessions(&self) {
         let mut suspended = 0;
-        for (id, session) in &self.sessions {
+        for (id, session) in self.sessions.iter() {
             let leases: Vec<_> = self.lease_links.iter(session.leases).collect();
             let parked: Vec<_> = self.park_links.iter(session.parked).collect();
             assert_eq!((leases.len(), parked.len()), (session.held as usize, session.waiting as usize), "{id:?}");
-            assert!(leases.iter().all(|slot| self.leases[*slot].session == *id), "leases of {id:?}");
-            assert!(parked.iter().all(|slot| self.parked[*slot].ask.session == *id), "requests of {id:?}");
+            assert!(leases.iter().all(|slot| self.leases[*slot].session == id), "leases of {id:?}");
+            assert!(parked.iter().all(|slot| self.parked[*slot].ask.session == id), "requests of {id:?}");
         }
-        let held: u32 = self.sessions.values().map(|session| session.held).sum();
-        let waiting: u32 = self.sessions.values().map(|session| session.waiting).sum();
+        let held: u32 = self.sessions.iter().map(|(_, session)| session.held).sum();
+        let waiting: u32 = self.sessions.iter().map(|(_, session)| session.waiting).sum();
         assert_eq!((held as usize, waiting as usize), (self.leases.len(), self.parked.len()), "what sessions hold");
         assert_eq!(self.lease_slots.len(), self.leases.len(), "every lease has an id");
         for (slot, lease) in self.leases.iter() {
@@ -239,8 +239,8 @@ impl Engine {
         let parked: BTreeSet<_> = self.parked.iter().map(|(slot, p)| ((p.ask.until, p.id), slot)).collect();
         assert_eq!(ends, parked, "ends of waits");
         let mut timers = BTreeSet::new();
-        timers.extend(self.sessions.iter().filter_map(|(id, s)| Some((s.grace?, Timer::Session(*id)))));
-        timers.extend(self.pools.iter().filter_map(|pool| Some((pool.next_change()?, Timer::Pool(pool.id)))));
+        timers.extend(self.sessions.iter().filter_map(|(id, s)| Some((s.grace?, Timer::Session(id)))));
+        timers.extend(self.pools.iter().filter_map(|pool| Some((pool.changes_at()?, Timer::Pool(pool.id)))));
         let overrides = &self.parties.settings.overrides;
         timers.extend(overrides.iter().filter_map(|(key, over)| Some((over.until?, Timer::Override(*key)))));
         assert_eq!(self.timers, timers, "deadlines");

@@ -180,6 +180,9 @@ impl Parties {
     /// Whether naming `class` would change the terms of a party that is known and whose class it is.
     pub(crate) fn would_change(&self, party: PartyId, class: Option<ClassId>) -> bool {
         let known = self.get(party);
+        if known.class == class {
+            return false;
+        }
         let again = self.entitle(known.name(), class);
         (again.terms, again.within) != (known.entitled.terms, known.entitled.within)
     }

@@ -36,6 +36,8 @@ pub(crate) struct Pool {
     pub(crate) drain: DrainMeter,
     pub(crate) queue: VirtualQueue,
     pub(crate) service: TypicalService,
+    /// When a cool-down ends next.
+    next_change: Option<Instant>,
     pub(crate) counters: Counters,
 }
 
@@ -77,6 +79,7 @@ impl Pool {
             drain: DrainMeter::default(),
             queue: VirtualQueue::default(),
             service: TypicalService::default(),
+            next_change: None,
             counters: Counters::default(),
         }
     }
@@ -233,8 +236,13 @@ impl Pool {
         }
     }
 
-    /// The next moment a cool-down ends.
+    /// The next moment a cool-down ends: asked for with every slot that comes back.
     pub(crate) fn next_change(&self) -> Option<Instant> {
+        self.next_change
+    }
+
+    /// The same from the members. For checks, and to be kept.
+    pub(crate) fn changes_at(&self) -> Option<Instant> {
         self.members.iter().filter_map(Member::next_change).min()
     }
 
@@ -246,6 +254,7 @@ impl Pool {
         for member in &mut self.members {
             member.advance(now);
         }
+        self.next_change = self.changes_at();
         let well = |member: &Member| member.usable() && member.cooling_until().is_none();
         let kept = if self.members.iter().any(well) {
             None

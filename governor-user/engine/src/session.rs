@@ -13,7 +13,8 @@ use crate::chain::Chain;
 use crate::deadline::Timer;
 use crate::engine::Engine;
 use crate::id::{LeaseId, RequestId, SessionId};
-use crate::slots::Slot;
+use crate::slots::{Slot, Slots};
+use crate::table::{InOrder, Table};
 use crate::time::Instant;
 
 /// A session the engine knows.
@@ -29,10 +30,50 @@ pub(crate) struct Session {
     pub(crate) grace: Option<Instant>,
 }
 
+/// The sessions the engine knows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sessions {
+    known: Slots<(SessionId, Session)>,
+    by_id: Table<SessionId, Slot, InOrder>,
+}
+
+impl Sessions {
+    pub(crate) fn get(&self, id: &SessionId) -> Option<&Session> {
+        self.by_id.get(id).map(|slot| &self.known[*slot].1)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: &SessionId) -> Option<&mut Session> {
+        self.by_id.get(id).map(|slot| &mut self.known[*slot].1)
+    }
+
+    /// A session, made if there is none.
+    pub(crate) fn entry(&mut self, id: SessionId) -> &mut Session {
+        let slot = match self.by_id.get(&id) {
+            Some(slot) => *slot,
+            None => {
+                let slot = self.known.insert((id, Session::default()));
+                self.by_id.insert(id, slot);
+                slot
+            }
+        };
+        &mut self.known[slot].1
+    }
+
+    pub(crate) fn remove(&mut self, id: &SessionId) -> Option<Session> {
+        let slot = self.by_id.remove(id)?;
+        self.known.remove(slot).map(|(_, session)| session)
+    }
+
+    /// All. For checks.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.known.iter().map(|(_, (id, session))| (*id, session))
+    }
+}
+
 impl Engine {
     /// A session opened, or shows by a request that it is there.
     pub(crate) fn open_session(&mut self, id: SessionId) {
-        let session = self.sessions.entry(id).or_default();
+        let session = self.sessions.entry(id);
         if let Some(grace) = session.grace.take() {
             self.timers.remove(&(grace, Timer::Session(id)));
         }
@@ -99,7 +140,7 @@ impl Engine {
 
     /// A lease becomes a session's.
     pub(crate) fn hold(&mut self, id: SessionId, lease: Slot) {
-        let session = self.sessions.entry(id).or_default();
+        let session = self.sessions.entry(id);
         self.lease_links.append(&mut session.leases, lease);
         session.held += 1;
     }

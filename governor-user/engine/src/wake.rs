@@ -25,7 +25,7 @@ impl Engine {
         self.requests.insert((session, request), slot);
         let parked = &mut self.parked;
         self.park_ends.insert((until, id), slot, |slot, place| parked[slot].timer = place);
-        let of_session = self.sessions.entry(session).or_default();
+        let of_session = self.sessions.entry(session);
         self.park_links.append(&mut of_session.parked, slot);
         of_session.waiting += 1;
         if let Errand::Move(lease) | Errand::Resume(lease) = errand

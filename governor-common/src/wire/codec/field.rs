@@ -91,7 +91,11 @@ impl<'a> Cursor<'a> {
         if count.checked_mul(size).is_none_or(|bytes| bytes > self.0.len()) {
             return Err("a list is cut short");
         }
-        (0..count).map(|_| entry(self)).collect()
+        let mut list = Vec::with_capacity(count);
+        for _ in 0..count {
+            list.push(entry(self)?);
+        }
+        Ok(list)
     }
 
     /// Hands every TLV to `field`, which ignores types it does not know.

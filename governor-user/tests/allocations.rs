@@ -1,0 +1,136 @@
+//! What a batch of a busy proxy costs the driver in memory: the list of what it gives back, and nothing for any request.
+
+#[path = "../engine/benches/counting.rs"]
+mod counting;
+
+use bytes::{Bytes, BytesMut};
+use counting::{Counting, calls};
+use futures_util::FutureExt;
+use governor_common::wire::codec::{encode_request, parse_reply};
+use governor_common::wire::frame::decode_frame;
+use governor_common::wire::reply::Reply;
+use governor_common::wire::request::{Acquire, Hello, Request};
+use governor_common::wire::{KeyHash, VERSION};
+use governor_engine::Engine;
+use governor_engine::id::SessionId;
+use governor_engine::time::Instant;
+use governor_user::config::Base;
+use governor_user::daemon::archive::Archive;
+use governor_user::daemon::audit::Audit;
+use governor_user::daemon::bypass::Bypass;
+use governor_user::daemon::checkpoint::Checkpoint;
+use governor_user::daemon::demand::Demand;
+use governor_user::daemon::driver::{Driver, Parts};
+use governor_user::daemon::key_overrides::KeyOverrides;
+use governor_user::daemon::messages::Message;
+use governor_user::metrics::Recorder;
+use governor_user::proxy::outbox::{self, Drain};
+use governor_user::proxy::peer::Peer;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const CONFIG: &str =
+    "[pools.chat]\nfair_share = 80\nfair_share_mode = \"enforce\"\n[pools.chat.members.a]\nslots = 400\n";
+const DEPTH: u32 = 16;
+const NOW: Instant = Instant(1_000_000_000);
+/// Batches until everything has the room it needs.
+const WARM_UP: usize = 500;
+const BATCHES: usize = 500;
+
+fn driver(folder: &Path) -> Driver {
+    let config = Base::of_text("", CONFIG, std::iter::empty()).unwrap().resolve(&[]).unwrap().config;
+    let parts = Parts {
+        engine: Engine::new(config.policy.clone(), 1).unwrap(),
+        epoch: 1,
+        bypass: Bypass::load(folder).unwrap(),
+        key_overrides: KeyOverrides::load(folder).unwrap(),
+        archive: Archive::open(folder),
+        audit: Audit::open(folder),
+        demand: Demand::open(folder, 1 << 26),
+        overload: config.overload,
+        loads: watch::channel(Arc::default()).0,
+        policy: config.policy,
+        recorder: Recorder::default(),
+        page: None,
+        closings: None,
+        former: Vec::new(),
+        checkpoint: Checkpoint::open(folder),
+    };
+    Driver::new(parts, mpsc::channel(1).0.downgrade(), NOW)
+}
+
+/// A proxy that has said hello.
+fn open(driver: &mut Driver, session: SessionId) -> Drain {
+    let (outbox, drain) = outbox::channel();
+    let peer = Peer { pid: None, uid: 0, gid: 0, started: None };
+    driver.handle(Message::Opened { session, peer, outbox }, NOW);
+    let hello = Request::Hello(Hello { version: VERSION, name: "proxy".to_owned(), resume: None });
+    driver.handle(Message::Frames { session, frames: frames(&[hello]) }, NOW);
+    granted(&drain);
+    drain
+}
+
+fn frames(requests: &[Request]) -> Bytes {
+    let mut frames = BytesMut::new();
+    for (id, request) in (1..).zip(requests) {
+        encode_request(request, id, &mut frames).unwrap();
+    }
+    frames.freeze()
+}
+
+/// Gives these back and asks for a batch.
+fn batch(leases: Vec<u64>) -> Bytes {
+    let key = Some(KeyHash([7; 16]));
+    let acquire = || Request::Acquire(Acquire { pool: "chat".to_owned(), key, ..Acquire::default() });
+    let mut requests = vec![Request::Release { leases }];
+    requests.extend((0..DEPTH).map(|_| acquire()));
+    frames(&requests)
+}
+
+/// Takes all answers.
+fn granted(drain: &Drain) -> Vec<u64> {
+    let batch = drain.next().now_or_never().expect("something was answered").unwrap();
+    let (mut bytes, mut leases) = (BytesMut::from(&batch.bytes[..]), Vec::new());
+    while let Some(frame) = decode_frame(&mut bytes).unwrap() {
+        if let Reply::Grant(grant) = parse_reply(&frame).unwrap() {
+            leases.push(grant.lease);
+        }
+    }
+    leases
+}
+
+#[test]
+fn a_batch_allocates_the_list_of_what_it_gives_back_and_nothing_for_a_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = driver(folder.path());
+    // In a debug build the engine checks a small table in every step, and the check allocates.
+    let (crowd, busy) = (SessionId(1), SessionId(2));
+    let others = open(&mut driver, crowd);
+    for _ in 0..6 {
+        driver.handle(Message::Frames { session: crowd, frames: batch(Vec::new()) }, NOW);
+        granted(&others);
+    }
+    let drain = open(&mut driver, busy);
+    let mut leases = Vec::new();
+    let mut turn = || {
+        let frames = batch(std::mem::take(&mut leases));
+        let before = calls();
+        driver.handle(Message::Frames { session: busy, frames }, NOW);
+        driver.tick(NOW);
+        let calls = calls() - before;
+        leases = granted(&drain);
+        assert_eq!(leases.len(), DEPTH as usize);
+        calls
+    };
+    for _ in 0..WARM_UP {
+        turn();
+    }
+    let turns: Vec<u64> = (0..BATCHES).map(|_| turn()).collect();
+    // Some fill a chunk of recorded demand, and in a debug build the engine checks itself in one step of a thousand.
+    let more = turns.iter().filter(|calls| **calls > 1).count();
+    assert!(more <= BATCHES / 10, "allocations by batch: {turns:?}");
+}
