@@ -1,5 +1,8 @@
 //! What a batch of a busy proxy costs the driver in memory: the list of what it gives back, and nothing for any request.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
+
+#[expect(dead_code, reason = "the tests of the engine count bytes too")]
 #[path = "../engine/benches/counting.rs"]
 mod counting;
 
