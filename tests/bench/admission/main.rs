@@ -6,7 +6,7 @@ mod envoy;
 mod gateway;
 mod http;
 mod page;
-#[expect(dead_code, reason = "the benchmark of the kernel has a third arm")]
+#[expect(dead_code, reason = "the benchmark of the kernel has more arms")]
 #[path = "../kernel/pairs.rs"]
 mod pairs;
 #[path = "../../../xtask/src/bench/report.rs"]

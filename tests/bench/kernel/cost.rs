@@ -75,21 +75,21 @@ fn alternate(scale: &Scale, go: &SyncSender<()>, windows: &Receiver<Result<Windo
     let mut own = Vec::new();
     // Warms caches and tables, and is thrown away.
     measure()?;
-    let arms = [Arm::Attached, Arm::Empty, Arm::Detached];
+    let arms = [Arm::Attached, Arm::Empty, Arm::Single, Arm::Detached];
     for (done, arm) in order(scale.pairs, arms).enumerate() {
         progress(format_args!("attached and detached, window {} of {}", done + 1, arms.len() * scale.pairs));
         if arm != Arm::Attached {
             plane = None;
         }
-        if arm != Arm::Empty {
-            nothing.clear();
-        }
+        nothing.clear();
         if arm == Arm::Attached && plane.is_none() {
             plane = Some(kernel::spawn(Options::default())?);
         }
-        if arm == Arm::Empty {
-            nothing = empty::attach_like_the_governor()?;
-        }
+        nothing = match arm {
+            Arm::Empty => empty::attach_to_each(empty::TWINS)?,
+            Arm::Single => empty::attach_to_each(1)?,
+            Arm::Attached | Arm::Detached => Vec::new(),
+        };
         thread::sleep(SETTLE);
         let window = measure()?;
         rate.push(arm, window.connections_a_second);
@@ -111,18 +111,23 @@ fn alternate(scale: &Scale, go: &SyncSender<()>, windows: &Receiver<Result<Windo
     const ALL: [Arm; 2] = [Arm::Attached, Arm::Detached];
     /// The least that any observer on these hooks costs.
     const FLOOR: [Arm; 2] = [Arm::Empty, Arm::Detached];
+    /// What it would cost to miss what a twin sees.
+    const LEAST: [Arm; 2] = [Arm::Single, Arm::Detached];
     /// The rest, which is the programs' own.
     const OWN: [Arm; 2] = [Arm::Attached, Arm::Empty];
     const EMPTY: &str = "  of that, empty programs on the same hooks";
+    const ONE: &str = "  one empty program a hook, which would miss events";
     const PROGRAMS: &str = "  and the programs' own part, by empty ones";
     let ratio = |bound, limit, aim| Some(Target { of: Subject::Ratio, bound, limit, aim });
     let cheap = || ratio(Bound::AtMost, 1.0 / 0.97, Some(1.0 / 0.99));
     Ok(vec![
         row("connections a second", "1/s", &rate, ALL, ratio(Bound::AtLeast, 0.97, Some(0.99))),
         row(EMPTY, "1/s", &rate, FLOOR, None),
+        row(ONE, "1/s", &rate, LEAST, None),
         row(PROGRAMS, "1/s", &rate, OWN, None),
         row("CPU of a connection, both ends", "ns", &connection, ALL, cheap()),
         row(EMPTY, "ns", &connection, FLOOR, None),
+        row(ONE, "ns", &connection, LEAST, None),
         row(PROGRAMS, "ns", &connection, OWN, None),
         row("CPU of a message of 32 bytes, both ends", "ns", &message, ALL, None),
         row(EMPTY, "ns", &message, FLOOR, None),

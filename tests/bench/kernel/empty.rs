@@ -10,15 +10,15 @@ use object::{Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, S
 /// Hooks of the tracepoint tier that run for every connection; on each are a program and its twin.
 pub(crate) const HOOKS: [&str; 3] = ["inet_sock_set_state", "sk_data_ready", "kfree_skb"];
 
-/// Programs on one hook.
-const TWINS: usize = 2;
+/// Programs on one hook of the governor's.
+pub(crate) const TWINS: usize = 2;
 
 /// `return 0`.
 const CODE: [u8; 16] = [0xb7, 0, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
 
-/// Attaches as many as the governor has. They detach when this is dropped.
-pub(crate) fn attach_like_the_governor() -> Result<Vec<Ebpf>> {
-    HOOKS.iter().flat_map(|hook| [hook; TWINS]).map(|hook| attach(hook)).collect()
+/// Attaches so many to each of the governor's hooks. They detach when this is dropped.
+pub(crate) fn attach_to_each(programs: usize) -> Result<Vec<Ebpf>> {
+    HOOKS.iter().flat_map(|hook| std::iter::repeat_n(hook, programs)).map(|hook| attach(hook)).collect()
 }
 
 /// Attaches one.

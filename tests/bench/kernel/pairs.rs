@@ -10,6 +10,8 @@ pub(crate) enum Arm {
     Attached,
     /// Programs that do nothing are attached, as many and to the same hooks.
     Empty,
+    /// One such program on each hook.
+    Single,
     /// Nothing is.
     Detached,
 }
