@@ -71,6 +71,9 @@ struct Connection {
     socket: ClientSocket,
     of: BTreeSet<Client>,
     followed: bool,
+    /// What was asked about it is answered. Until then it stays, whatever belongs to it: most requests end before the
+    /// kernel has been asked, and the next on the same connection would begin anew.
+    answered: bool,
     /// Belonged to nothing at the last round of all.
     idle: bool,
 }
@@ -170,7 +173,10 @@ impl Clients {
                     self.forget(cookie);
                 }
                 Subject::Connection(cookie, session) => match self.connections.get_mut(&(cookie, session)) {
-                    Some(connection) => connection.followed = finding.followed,
+                    Some(connection) if connection.of.is_empty() && !finding.followed => {
+                        self.connections.remove(&(cookie, session));
+                    }
+                    Some(connection) => (connection.followed, connection.answered) = (finding.followed, true),
                     None => self.forget(cookie),
                 },
                 Subject::Of(client) => gone.extend(self.named(client, finding)),
@@ -195,10 +201,10 @@ impl Clients {
     /// How many there are.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let followed = self.connections.values().filter(|connection| connection.followed).count();
+        let count = |is: fn(&&Connection) -> bool| self.connections.values().filter(is).count();
         let unnamed = self.ties.values().filter(|tie| tie.socket.cookie.is_none()).count();
-        let asked_for = self.connections.len() - followed + unnamed;
-        Counts { followed, asked_for, told: self.told, found: self.found }
+        let asked_for = count(|connection| !connection.followed && !connection.of.is_empty()) + unnamed;
+        Counts { followed: count(|connection| connection.followed), asked_for, told: self.told, found: self.found }
     }
 
     /// What is asked for once more.
@@ -215,7 +221,9 @@ impl Clients {
         }
         let connections = self.connections.iter_mut().filter_map(|((cookie, session), connection)| {
             connection.followed &= !all;
-            (!connection.followed).then_some(Subject::Connection(*cookie, *session))
+            connection.answered &= !all;
+            let wanted = all || !(connection.followed || connection.of.is_empty());
+            wanted.then_some(Subject::Connection(*cookie, *session))
         });
         let unnamed = self.ties.iter().filter(|(_, tie)| tie.socket.cookie.is_none());
         connections.chain(unnamed.map(|(client, _)| Subject::Of(*client))).collect()
@@ -250,7 +258,7 @@ impl Clients {
     }
 
     fn join(&mut self, client: Client, key: (u64, SessionId), socket: ClientSocket) -> &mut Connection {
-        let new = || Connection { socket, of: BTreeSet::new(), followed: false, idle: false };
+        let new = || Connection { socket, of: BTreeSet::new(), followed: false, answered: false, idle: false };
         let connection = self.connections.entry(key).or_insert_with(new);
         connection.of.insert(client);
         connection.idle = false;
@@ -263,8 +271,10 @@ impl Clients {
             && let Some(connection) = self.connections.get_mut(&(cookie, tie.session))
         {
             connection.of.remove(&client);
-            let idle = connection.of.is_empty();
-            if idle && (!connection.followed || self.connections.len() > self.ties.len() + MOST_IDLE) {
+            let in_vain = connection.answered && !connection.followed;
+            if connection.of.is_empty() && in_vain {
+                self.connections.remove(&(cookie, tie.session));
+            } else if connection.of.is_empty() && self.connections.len() > self.ties.len() + MOST_IDLE {
                 self.connections.remove(&(cookie, tie.session));
                 self.forget(cookie);
             }

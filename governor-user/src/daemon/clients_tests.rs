@@ -144,6 +144,39 @@ fn a_connection_between_two_requests_is_followed_on_for_a_while() {
 }
 
 #[test]
+fn requests_that_end_before_the_kernel_has_been_asked_cost_one_question_together() {
+    let mut clients = Clients::default();
+    let connection = Subject::Connection(9, SESSION);
+    let mut questions = Vec::new();
+    for request in 1..=5 {
+        clients.asked(SESSION, RequestId(request), socket(Some(9)), at(0));
+        questions.extend(asked(&mut clients, at(0)));
+        clients.answered(SESSION, RequestId(request), Some(LeaseId(request.into())));
+        clients.ended(LeaseId(request.into()));
+    }
+    assert_eq!(clients.found(&[open(connection, 9, true)]), []);
+    clients.asked(SESSION, RequestId(6), socket(Some(9)), at(1));
+    questions.extend(asked(&mut clients, at(1)));
+    assert_eq!((questions, clients.counts().followed), (vec![connection], 1));
+}
+
+#[test]
+fn what_belongs_to_nothing_and_cannot_be_followed_is_dropped_with_the_answer() {
+    let mut clients = Clients::default();
+    let connection = Subject::Connection(9, SESSION);
+    clients.registered(SESSION, LeaseId(1), socket(Some(9)), at(0));
+    assert_eq!(asked(&mut clients, at(0)), [connection]);
+    clients.ended(LeaseId(1));
+    assert_eq!(clients.found(&[open(connection, 9, false)]), []);
+    clients.registered(SESSION, LeaseId(2), socket(Some(9)), at(1));
+    assert_eq!(asked(&mut clients, at(1)), [connection], "it may be gone by now");
+    clients.found(&[open(connection, 9, false)]);
+    clients.ended(LeaseId(2));
+    let (round, due) = (clients.round(at(1000), |_| None, |_| Some(42)), clients.due());
+    assert_eq!((round, due, clients.counts()), (None, None, Counts::default()));
+}
+
+#[test]
 fn a_proxy_whose_process_is_not_known_is_asked_for_by_cookie_only() {
     let mut clients = Clients::default();
     clients.asked(SESSION, RequestId(1), socket(None), at(0));
