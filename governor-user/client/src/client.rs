@@ -1,5 +1,5 @@
-//! The handle: hashes keys, queues commands for the one task that owns the connection (`session`), and shows what that
-//! task knows. Decides nothing and touches no socket.
+//! The handle: hashes keys, asks through the line to the daemon (`line`), and shows what is known of it. Decides nothing
+//! and touches no socket.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,12 +11,13 @@ use governor_common::wire::reply::{Origin, Overload};
 use governor_common::wire::request::{MemberNews, MemberReport, TierIs};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::ask::AcquireRequest;
 use crate::config::Config;
 use crate::error::Refused;
 use crate::lease::Lease;
+use crate::line::{Command, Queue};
 use crate::session;
 use crate::signals::{Shown, Signals};
 
@@ -46,10 +47,8 @@ impl Governor {
     #[must_use]
     pub fn start(config: Config) -> Self {
         let keyed = Hmac::new_from_slice(config.secret.bytes()).expect("hmac takes a key of any length");
-        let (sender, commands) = mpsc::unbounded_channel();
-        let queue = Queue { sender, counters: Arc::default() };
-        let view = Arc::new(session::start(config, commands, &queue));
-        Self { queue, keyed, view }
+        let (queue, view) = session::start(config);
+        Self { queue, keyed, view: Arc::new(view) }
     }
 
     /// The keyed hash that stands for an API key, an organisation or a user: the first 16 bytes of
@@ -74,9 +73,9 @@ impl Governor {
     ///
     /// [`Refused`], with what to tell the API client.
     pub async fn acquire(&self, ask: AcquireRequest) -> Result<Lease, Refused> {
-        let ticket = self.queue.counters.tickets.fetch_add(1, Ordering::Relaxed);
+        let ticket = self.queue.counters().tickets.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
-        self.queue.send(Command::Acquire { ticket, ask: Box::new(ask), reply });
+        self.queue.ask(Command::Acquire { ticket, ask: Box::new(ask), reply });
         let mut withdrawal = Withdrawal { queue: &self.queue, ticket, armed: true };
         let answer = answer.await;
         withdrawal.armed = false;
@@ -130,7 +129,7 @@ impl Governor {
     /// Counters for the proxy's own metrics.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.queue.counters.read(*self.view.connected.borrow())
+        self.queue.counters().read(*self.view.connected.borrow())
     }
 }
 
@@ -170,7 +169,7 @@ pub struct Stats {
     pub leases: u32,
     /// Requests without an answer yet.
     pub waiting: u32,
-    /// Commands queued and not yet taken up by the connection's task.
+    /// Commands queued and not yet taken up.
     pub queued: u32,
     /// Sessions opened after the first.
     pub reconnects_total: u64,
@@ -182,69 +181,6 @@ pub struct Stats {
     pub registered_total: u64,
     /// Leases revoked by the daemon.
     pub revoked_total: u64,
-}
-
-/// What the task that owns the connection is told.
-#[derive(Debug)]
-pub(crate) enum Command {
-    Acquire { ticket: u64, ask: Box<AcquireRequest>, reply: oneshot::Sender<Result<Lease, Refused>> },
-    Cancel { ticket: u64 },
-    Release { slot: u64 },
-    Move { slot: u64, reply: oneshot::Sender<Result<Arc<str>, Refused>> },
-    Suspend { slot: u64 },
-    Resume { slot: u64, max_wait: Option<Duration>, reply: oneshot::Sender<Result<(), Refused>> },
-    Tier(TierIs),
-    Report(MemberReport),
-}
-
-/// The way to that task: unbounded, so that a drop never waits, and counted, so that a stall shows.
-#[derive(Clone)]
-pub(crate) struct Queue {
-    sender: mpsc::UnboundedSender<Command>,
-    pub(crate) counters: Arc<Counters>,
-}
-
-impl Queue {
-    pub(crate) fn send(&self, command: Command) {
-        self.counters.queued.fetch_add(1, Ordering::Relaxed);
-        if self.sender.send(command).is_err() {
-            // The task is gone with its runtime, and with it the session and all its leases.
-            self.counters.queued.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether both lead to the same session.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.sender.same_channel(&other.sender)
-    }
-
-    pub(crate) fn downgrade(&self) -> WeakQueue {
-        WeakQueue { sender: self.sender.downgrade(), counters: self.counters.clone() }
-    }
-}
-
-/// The same way as the task itself knows it: it does not keep the task alive.
-#[derive(Clone)]
-pub(crate) struct WeakQueue {
-    sender: mpsc::WeakUnboundedSender<Command>,
-    counters: Arc<Counters>,
-}
-
-impl WeakQueue {
-    /// `None` when no handle and no lease is left.
-    pub(crate) fn upgrade(&self) -> Option<Queue> {
-        self.sender.upgrade().map(|sender| Queue { sender, counters: self.counters.clone() })
-    }
-
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.counters
-    }
-}
-
-impl fmt::Debug for Queue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").finish_non_exhaustive()
-    }
 }
 
 /// The live form of [`Stats`].

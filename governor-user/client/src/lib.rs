@@ -39,6 +39,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod ask;
 mod client;
 mod config;
@@ -49,8 +50,10 @@ mod fallback;
 pub mod guide {}
 pub mod http;
 mod lease;
+mod line;
 mod session;
 mod signals;
+mod talk;
 pub mod tower;
 
 pub use ask::AcquireRequest;

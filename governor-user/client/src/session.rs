@@ -1,12 +1,13 @@
-//! The one task that touches the socket: connects, reconnects with jitter, reads, writes and keeps time for
-//! [`Exchange`], which decides what is said. A socket that refuses, is missing or is busy (`EAGAIN`: its queue is full)
-//! is the same to callers: they wait within `Config::patience`, then the fallback decides.
+//! The one task that keeps the connection: connects, reconnects with jitter, reads, and keeps time for the conversation
+//! behind the [`Line`]; it writes what nobody else has written. A socket that refuses, is missing or is busy (`EAGAIN`:
+//! its queue is full) is the same to callers: they wait within `Config::patience`, then the fallback decides.
 
-use std::future;
+use std::future::{self, Future, poll_fn};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -14,22 +15,21 @@ use governor_common::wire::codec::parse_reply;
 use governor_common::wire::error::ParseError;
 use governor_common::wire::frame::decode_frame;
 use governor_common::wire::reply::Overload;
-use tokio::io::Interest;
+use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
-use tokio::sync::{broadcast, mpsc, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::net::unix::OwnedReadHalf;
+use tokio::sync::{broadcast, watch};
+use tokio::task::coop::consume_budget;
+use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
-use crate::client::{Command, Queue, View, WeakQueue};
+use crate::alarm::Alarm;
+use crate::client::View;
 use crate::config::Config;
 use crate::exchange::{Broken, Exchange, Said};
+use crate::line::{Line, Next, Queue};
 use crate::signals::{self, Shown};
-
-/// Commands taken up before the socket gets its turn; enough to fill a few writes.
-const COMMANDS_PER_TURN: usize = 256;
-
-/// Reads before commands get their turn.
-const READS_PER_TURN: usize = 16;
+use crate::talk::Talk;
 
 /// Room for one read.
 const READ_CHUNK: usize = 16 * 1024;
@@ -51,90 +51,117 @@ const TIERS_ASKED: usize = 256;
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Starts the task.
-pub(crate) fn start(config: Config, commands: mpsc::UnboundedReceiver<Command>, queue: &Queue) -> View {
+pub(crate) fn start(config: Config) -> (Queue, View) {
     let (overload_sender, overload) = watch::channel(Overload::default());
     let (connected_sender, connected) = watch::channel(false);
+    let (page_sender, page) = watch::channel(None);
     let now = Instant::now();
     let tiers = broadcast::Sender::new(TIERS_ASKED);
     let asked = tiers.downgrade();
     let said = Said { overload: overload_sender, connected: connected_sender, tiers };
-    let (page_sender, page) = watch::channel(None);
-    let exchange = Exchange::new(&config, queue.downgrade(), said, now);
+    let queue = Queue::new(|back| Talk::new(Exchange::new(&config, back, said, now), page.clone()));
     let session = Session {
         socket: config.socket,
-        exchange,
-        commands,
-        queue: queue.downgrade(),
-        stream: None,
+        line: queue.line(),
+        reader: None,
         page: page_sender,
         inbound: BytesMut::new(),
         pause: SHORTEST_PAUSE,
         attempt_at: now,
+        timer: Alarm::new(now),
+        linger: Alarm::new(now),
     };
     tokio::spawn(session.run());
-    View { overload, connected, tiers: asked, page }
+    (queue, View { overload, connected, tiers: asked, page })
 }
 
 struct Session {
     socket: PathBuf,
-    exchange: Exchange,
-    commands: mpsc::UnboundedReceiver<Command>,
-    queue: WeakQueue,
-    stream: Option<UnixStream>,
+    line: Arc<Line>,
+    /// `None` while there is no connection.
+    reader: Option<OwnedReadHalf>,
     page: watch::Sender<Option<Arc<Shown>>>,
     inbound: BytesMut,
     pause: Duration,
     attempt_at: Instant,
+    timer: Alarm,
+    /// For releases that wait for company, which come in such numbers that it stays set.
+    linger: Alarm,
+}
+
+/// What the task waits for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wants {
+    /// The greeting, with what comes along.
+    greeting: bool,
+    /// Room for bytes that are to be written.
+    room: bool,
+}
+
+/// What the socket has.
+enum Sign {
+    /// A greeting.
+    Greeting,
+    /// So many bytes were read.
+    Read(io::Result<usize>),
+    /// Room for more.
+    Room,
 }
 
 impl Session {
     async fn run(mut self) {
         loop {
-            let now = Instant::now();
-            if self.exchange.wants_look(now) {
-                let still = self.page.borrow().as_ref().map(|page| page.is_stale());
-                self.exchange.handle_heartbeat(still, now);
-            }
-            if let Err(broken) = self.exchange.handle_timeout(now) {
-                self.disconnect(broken, now);
-                continue;
-            }
-            if self.stream.is_none() && now >= self.attempt_at {
+            if self.reader.is_none() && Instant::now() >= self.attempt_at {
                 self.connect().await;
             }
-            self.write();
-
-            let wake = match &self.stream {
-                Some(_) => self.exchange.poll_timeout(),
-                None => Some(self.exchange.poll_timeout().map_or(self.attempt_at, |at| at.min(self.attempt_at))),
-            };
-            let writing = !self.exchange.poll_output().is_empty();
+            let Some((next, wants)) = self.turn() else { return };
+            match next {
+                // Others may go on queueing for ever.
+                Next::Busy => {
+                    consume_budget().await;
+                    continue;
+                }
+                Next::Closed => break,
+                Next::Rest => {}
+            }
             tokio::select! {
-                command = self.commands.recv() => match command {
-                    Some(command) => self.take(command),
-                    None => break,
-                },
-                () = ready(self.stream.as_ref(), writing) => self.read(),
-                () = until(wake) => {}
+                () = self.line.called() => {}
+                sign = sign(self.reader.as_mut(), &mut self.inbound, wants) => self.read(sign),
+                () = self.timer.rings() => {}
+                () = self.linger.rings() => {}
             }
         }
         self.farewell().await;
     }
 
-    /// Takes up a command and those queued behind it, so that their frames leave together.
-    fn take(&mut self, first: Command) {
+    /// Does what is due. `None`: the conversation cannot go on.
+    fn turn(&mut self) -> Option<(Next, Wants)> {
+        let line = self.line.clone();
+        let mut talk = line.talk()?;
         let now = Instant::now();
-        let mut next = Some(first);
-        for _ in 0..COMMANDS_PER_TURN {
-            let Some(command) = next else { break };
-            self.queue.counters().queued.fetch_sub(1, Ordering::Relaxed);
-            self.exchange.handle_command(command, now);
-            next = self.commands.try_recv().ok();
+        line.take_up(&mut talk, now);
+        if talk.exchange.wants_look(now) {
+            let still = self.page.borrow().as_ref().map(|page| page.is_stale());
+            talk.exchange.handle_heartbeat(still, now);
         }
-        if let Some(command) = next {
-            self.queue.counters().queued.fetch_sub(1, Ordering::Relaxed);
-            self.exchange.handle_command(command, now);
+        let mut ended = talk.exchange.handle_timeout(now);
+        talk.write(now, now);
+        if talk.is_broken() {
+            ended = ended.and(Err(Broken::Retry));
         }
+        if let Err(broken) = ended {
+            self.disconnect(&mut talk, broken, now);
+            // What waits may be decided without the daemon now.
+            return Some((Next::Busy, Wants::default()));
+        }
+        self.timer.set_by(talk.exchange.poll_timeout());
+        self.timer.set_by(self.reader.is_none().then_some(self.attempt_at));
+        self.linger.set_by(talk.exchange.lingers_until());
+        talk.alarm = [self.timer.at(), self.linger.at()].into_iter().flatten().min();
+        let wants = Wants { greeting: talk.exchange.is_greeting(), room: talk.is_writing() };
+        let attended = self.linger.at().is_some() && !talk.is_scarce();
+        drop(talk);
+        Some((line.rest(attended), wants))
     }
 
     /// A connect to a Unix socket succeeds or fails at once, so awaiting it stalls nobody.
@@ -143,11 +170,14 @@ impl Session {
         let now = Instant::now();
         match attempt {
             Ok(stream) => {
-                self.stream = Some(stream);
+                let (reader, writer) = stream.into_split();
+                self.reader = Some(reader);
                 self.inbound.clear();
                 // It belongs to the daemon that was; whoever looks meanwhile is told what frames say.
                 self.page.send_replace(None);
-                self.exchange.handle_connected(now);
+                if let Some(mut talk) = self.line.talk() {
+                    talk.connected(writer, now);
+                }
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.attempt_at = now + jittered(BUSY_PAUSE),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
@@ -161,9 +191,9 @@ impl Session {
         }
     }
 
-    fn disconnect(&mut self, broken: Broken, now: Instant) {
-        self.stream = None;
-        self.exchange.handle_disconnected(now);
+    fn disconnect(&mut self, talk: &mut Talk, broken: Broken, now: Instant) {
+        self.reader = None;
+        talk.disconnected(now);
         match broken {
             Broken::Retry => self.back_off(now),
             Broken::Denied => self.attempt_at = now + jittered(DENIED_PAUSE),
@@ -175,54 +205,44 @@ impl Session {
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
 
-    fn write(&mut self) {
-        let page = &self.page;
-        // Without a page nobody tells that slots are not scarce.
-        let scarce = || page.borrow().as_ref().is_none_or(|shown| shown.is_scarce());
-        self.exchange.say_releases(scarce, Instant::now());
-        let Some(stream) = &self.stream else { return };
-        let out = self.exchange.poll_output();
-        while !out.is_empty() {
-            match stream.try_write(out) {
-                Ok(written) => out.advance(written),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    debug!(%error, "the connection to the governor broke");
-                    return self.disconnect(Broken::Retry, Instant::now());
-                }
-            }
+    fn read(&mut self, sign: Sign) {
+        let line = self.line.clone();
+        let (Some(mut talk), now) = (line.talk(), Instant::now()) else { return };
+        let ended = match sign {
+            Sign::Room => Ok(()),
+            Sign::Read(read) => self.take(read).and_then(|()| self.hear(&mut talk, now)),
+            Sign::Greeting => self.receive(&mut talk, now),
+        };
+        if let Err(broken) = ended {
+            self.disconnect(&mut talk, broken, now);
         }
     }
 
-    fn read(&mut self) {
-        let now = Instant::now();
-        for _ in 0..READS_PER_TURN {
-            let Some(stream) = &self.stream else { return };
-            self.inbound.reserve(READ_CHUNK);
-            // The page comes with the greeting.
-            let read = if self.exchange.is_greeting() {
-                signals::receive(stream, &mut self.inbound, &self.page)
-            } else {
-                stream.try_read_buf(&mut self.inbound)
-            };
-            let read = match read {
-                Ok(0) => Err(io::Error::from(ErrorKind::UnexpectedEof)),
-                Ok(_) => Ok(()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = read {
-                debug!(%error, "the connection to the governor broke");
-                return self.disconnect(Broken::Retry, now);
+    fn take(&self, read: io::Result<usize>) -> Result<(), Broken> {
+        let error = match read {
+            Ok(0) => ErrorKind::UnexpectedEof.into(),
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        debug!(%error, socket = %self.socket.display(), "the connection to the governor broke");
+        Err(Broken::Retry)
+    }
+
+    /// The page comes with the greeting.
+    fn receive(&mut self, talk: &mut Talk, now: Instant) -> Result<(), Broken> {
+        while talk.exchange.is_greeting() {
+            let Some(reader) = &self.reader else { return Ok(()) };
+            match signals::receive(reader.as_ref(), &mut self.inbound, &self.page) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                read => self.take(read)?,
             }
-            if let Err(broken) = self.hear(now) {
-                return self.disconnect(broken, now);
-            }
+            self.hear(talk, now)?;
         }
+        Ok(())
     }
 
     /// Hands every whole frame to the exchange.
-    fn hear(&mut self, now: Instant) -> Result<(), Broken> {
+    fn hear(&mut self, talk: &mut Talk, now: Instant) -> Result<(), Broken> {
         loop {
             let frame = match decode_frame(&mut self.inbound) {
                 Ok(Some(frame)) => frame,
@@ -234,7 +254,7 @@ impl Session {
             };
             match parse_reply(&frame) {
                 Ok(reply) => {
-                    self.exchange.handle_reply(reply, frame.request, now)?;
+                    talk.exchange.handle_reply(reply, frame.request, now)?;
                     self.pause = SHORTEST_PAUSE;
                 }
                 // A newer daemon may say what this build need not understand.
@@ -248,14 +268,13 @@ impl Session {
     }
 
     /// Everyone is gone: says the last releases and hangs up.
-    async fn farewell(mut self) {
-        let Some(stream) = self.stream.take() else { return };
-        self.exchange.say_releases(|| true, Instant::now());
-        let out = self.exchange.poll_output();
+    async fn farewell(&mut self) {
+        let last = self.line.talk().and_then(|mut talk| talk.hang_up(Instant::now()));
+        let Some((writer, mut out)) = last else { return };
         let said = timeout(FAREWELL, async {
             while !out.is_empty() {
-                stream.writable().await?;
-                match stream.try_write(out) {
+                writer.writable().await?;
+                match writer.try_write(&out) {
                     Ok(written) => out.advance(written),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     Err(error) => return Err(error),
@@ -269,19 +288,32 @@ impl Session {
     }
 }
 
-/// Waits until the connection, if there is one, can be read or takes what is to be written.
-async fn ready(stream: Option<&UnixStream>, writing: bool) {
-    let Some(stream) = stream else { return future::pending().await };
-    let interest = if writing { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-    // An error shows at the read that follows.
-    drop(stream.ready(interest).await);
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.line.end();
+    }
 }
 
-async fn until(wake: Option<Instant>) {
-    match wake {
-        Some(at) => sleep_until(at).await,
-        None => future::pending().await,
-    }
+/// Waits until the connection, if there is one, has something to read, or takes what is to be written. Reads at once: the
+/// runtime then knows from the length that nothing more is there, and does not try.
+async fn sign(reader: Option<&mut OwnedReadHalf>, inbound: &mut BytesMut, wants: Wants) -> Sign {
+    let Some(reader) = reader else { return future::pending().await };
+    inbound.reserve(READ_CHUNK);
+    poll_fn(|cx| {
+        if wants.greeting {
+            // An error shows at the read that follows.
+            if reader.as_ref().poll_read_ready(cx).is_ready() {
+                return Poll::Ready(Sign::Greeting);
+            }
+        } else if let Poll::Ready(read) = pin!(reader.read_buf(inbound)).poll(cx) {
+            return Poll::Ready(Sign::Read(read));
+        }
+        if wants.room && reader.as_ref().poll_write_ready(cx).is_ready() {
+            return Poll::Ready(Sign::Room);
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// Between half of `pause` and all of it, so that a crowd does not return together.

@@ -1,18 +1,23 @@
 //! Clients of requests and leases: which connection belongs to what, what is to be asked of the kernel about it, and whom
-//! its end concerns. A connection is asked for when its first request comes, then its end is waited for; one that cannot be
-//! waited for is asked for again every second, and all are every tenth, should an end have been missed. Knows no kernel
-//! and no engine: it hands out questions and takes what is found.
+//! its end concerns. A connection is asked for soon after its first request came, unless that is over by then; from then on
+//! its end is waited for. One that cannot be waited for is asked for again every second, and all are every tenth, should an
+//! end have been missed. Knows no kernel and no engine: it hands out questions and takes what is found.
 
 use crate::kernel::clients::{Finding, Question, Round};
 use governor_common::wire::request::ClientSocket;
 use governor_engine::id::{LeaseId, RequestId, SessionId};
 use governor_engine::io::Work;
 use governor_engine::time::{Duration, Instant};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
 /// How often the kernel is asked for what it does not tell of.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// A first question waits this long for company, as long as an end that the kernel tells may stay unread: a question of
+/// its own for each request would cost more than all else that is done for it.
+const COMPANY: Duration = Duration::from_millis(20);
 
 /// In one of so many of these rounds it is asked for everything.
 const AUDIT: u32 = 10;
@@ -83,8 +88,10 @@ struct Connection {
 pub struct Clients {
     ties: BTreeMap<Client, Tie>,
     connections: BTreeMap<(u64, SessionId), Connection>,
-    /// To be asked as soon as can be.
+    /// To be asked for the first time.
     fresh: BTreeSet<Subject>,
+    /// When they are.
+    fresh_by: Option<Instant>,
     forget: Vec<u64>,
     /// When the next round is due that asks again, and how many there were.
     next: Option<Instant>,
@@ -98,23 +105,23 @@ pub struct Clients {
 impl Clients {
     /// A request with a client was asked.
     pub fn asked(&mut self, session: SessionId, request: RequestId, socket: ClientSocket, now: Instant) {
-        self.tie(Client::Request(session, request), Tie { session, socket });
+        self.tie(Client::Request(session, request), Tie { session, socket }, now);
         self.next.get_or_insert_with(|| now.after(EVERY));
     }
 
     /// It has its answer: a lease, or none.
-    pub fn answered(&mut self, session: SessionId, request: RequestId, lease: Option<LeaseId>) {
+    pub fn answered(&mut self, session: SessionId, request: RequestId, lease: Option<LeaseId>, now: Instant) {
         if let Some(tie) = self.untie(Client::Request(session, request))
             && let Some(lease) = lease
         {
-            self.tie(Client::Lease(lease), tie);
+            self.tie(Client::Lease(lease), tie, now);
         }
     }
 
     /// A lease with a client was registered.
     pub fn registered(&mut self, session: SessionId, lease: LeaseId, socket: ClientSocket, now: Instant) {
         self.untie(Client::Lease(lease));
-        self.tie(Client::Lease(lease), Tie { session, socket });
+        self.tie(Client::Lease(lease), Tie { session, socket }, now);
         self.next.get_or_insert_with(|| now.after(EVERY));
     }
 
@@ -133,10 +140,10 @@ impl Clients {
         }
     }
 
-    /// When [`Self::round`] has something to ask again.
+    /// When [`Self::round`] has something to ask.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
-        self.next.filter(|_| !self.asking)
+        [self.next, self.fresh_by].into_iter().flatten().min().filter(|_| !self.asking)
     }
 
     /// What is to be asked now, if anything is. `holder` says which leases are held; they are asked for in the namespace of
@@ -150,7 +157,11 @@ impl Clients {
         if self.asking {
             return None;
         }
-        let mut subjects = mem::take(&mut self.fresh);
+        let mut subjects = BTreeSet::new();
+        if self.fresh_by.take_if(|by| *by <= now).is_some() {
+            subjects = mem::take(&mut self.fresh);
+            self.drop_ended(&subjects);
+        }
         if self.next.is_some_and(|due| due <= now) {
             subjects.extend(self.again(holder));
             let nothing = self.ties.is_empty() && self.connections.is_empty();
@@ -245,16 +256,29 @@ impl Clients {
         (proxy.is_some() || socket.cookie.is_some()).then_some(Question { of, proxy, socket })
     }
 
-    fn tie(&mut self, client: Client, tie: Tie) {
+    /// Of connections that were never asked for, those to which nothing belongs any more.
+    fn drop_ended(&mut self, fresh: &BTreeSet<Subject>) {
+        for subject in fresh {
+            if let Subject::Connection(cookie, session) = subject
+                && let Entry::Occupied(entry) = self.connections.entry((*cookie, *session))
+                && entry.get().of.is_empty()
+                && !entry.get().followed
+            {
+                entry.remove();
+            }
+        }
+    }
+
+    fn tie(&mut self, client: Client, tie: Tie, now: Instant) {
         let Tie { session, socket } = tie;
         self.ties.insert(client, tie);
-        let Some(cookie) = socket.cookie else {
-            self.fresh.insert(Subject::Of(client));
-            return;
+        let subject = match socket.cookie {
+            None => Subject::Of(client),
+            Some(cookie) if self.join(client, (cookie, session), socket).followed => return,
+            Some(cookie) => Subject::Connection(cookie, session),
         };
-        if !self.join(client, (cookie, session), socket).followed {
-            self.fresh.insert(Subject::Connection(cookie, session));
-        }
+        self.fresh.insert(subject);
+        self.fresh_by.get_or_insert_with(|| now.after(COMPANY));
     }
 
     fn join(&mut self, client: Client, key: (u64, SessionId), socket: ClientSocket) -> &mut Connection {

@@ -13,7 +13,9 @@ fn at(ms: u64) -> Instant {
     Instant::ZERO.after(Duration::from_millis(ms))
 }
 
+/// What is asked now, first questions included.
 fn asked(clients: &mut Clients, now: Instant) -> Vec<Subject> {
+    clients.fresh_by = clients.fresh_by.map(|_| now);
     let round = clients.round(now, |_| Some(SESSION), |_| Some(42));
     round.map(|round| round.questions.iter().map(|question| question.of).collect()).unwrap_or_default()
 }
@@ -31,17 +33,17 @@ fn lease(id: u64) -> Watched {
 }
 
 #[test]
-fn a_connection_is_asked_for_at_once_then_followed_and_its_end_concerns_every_lease_on_it() {
+fn a_connection_is_asked_for_then_followed_and_its_end_concerns_every_lease_on_it() {
     let mut clients = Clients::default();
     clients.asked(SESSION, RequestId(1), socket(Some(9)), at(0));
-    clients.answered(SESSION, RequestId(1), Some(LeaseId(1)));
+    clients.answered(SESSION, RequestId(1), Some(LeaseId(1)), at(0));
     let connection = Subject::Connection(9, SESSION);
     assert_eq!(asked(&mut clients, at(0)), [connection]);
     clients.asked(SESSION, RequestId(2), socket(Some(9)), at(1));
     assert_eq!(asked(&mut clients, at(1)), [], "one round at a time");
     assert_eq!(clients.found(&[open(connection, 9, true)]), []);
     assert_eq!(asked(&mut clients, at(2)), [], "it is followed by now");
-    clients.answered(SESSION, RequestId(2), Some(LeaseId(2)));
+    clients.answered(SESSION, RequestId(2), Some(LeaseId(2)), at(0));
     assert_eq!(asked(&mut clients, at(1000)), [], "nor is it asked for again");
     assert_eq!(clients.closed(&[8, 9, 9]), [lease(1), lease(2)]);
     assert_eq!(clients.counts(), Counts { told: 2, ..Counts::default() });
@@ -79,7 +81,7 @@ fn what_is_followed_is_asked_for_now_and_then_should_its_end_have_been_missed() 
 fn a_connection_without_a_cookie_gets_it_by_the_first_look() {
     let mut clients = Clients::default();
     clients.asked(SESSION, RequestId(1), socket(None), at(0));
-    clients.answered(SESSION, RequestId(1), Some(LeaseId(7)));
+    clients.answered(SESSION, RequestId(1), Some(LeaseId(7)), at(0));
     let unnamed = Subject::Of(Client::Lease(LeaseId(7)));
     assert_eq!(asked(&mut clients, at(0)), [unnamed]);
     assert_eq!(clients.found(&[open(unnamed, 9, true)]), []);
@@ -98,7 +100,7 @@ fn what_ended_meanwhile_is_not_told_of() {
     clients.asked(SESSION, RequestId(1), socket(Some(9)), at(0));
     clients.registered(SESSION, LeaseId(3), socket(None), at(0));
     asked(&mut clients, at(0));
-    clients.answered(SESSION, RequestId(1), None);
+    clients.answered(SESSION, RequestId(1), None, at(0));
     clients.ended(LeaseId(3));
     let (connection, unnamed) = (Subject::Connection(9, SESSION), Subject::Of(Client::Lease(LeaseId(3))));
     assert_eq!(clients.found(&[gone(connection), open(unnamed, 8, true)]), []);
@@ -144,20 +146,30 @@ fn a_connection_between_two_requests_is_followed_on_for_a_while() {
 }
 
 #[test]
-fn requests_that_end_before_the_kernel_has_been_asked_cost_one_question_together() {
+fn requests_that_are_over_soon_cost_no_question_and_one_that_lasts_costs_one() {
     let mut clients = Clients::default();
-    let connection = Subject::Connection(9, SESSION);
-    let mut questions = Vec::new();
-    for request in 1..=5 {
-        clients.asked(SESSION, RequestId(request), socket(Some(9)), at(0));
-        questions.extend(asked(&mut clients, at(0)));
-        clients.answered(SESSION, RequestId(request), Some(LeaseId(request.into())));
+    let ask = |clients: &mut Clients, request: u32, ms| {
+        clients.asked(SESSION, RequestId(request), socket(Some(9)), at(ms));
+        clients.answered(SESSION, RequestId(request), Some(LeaseId(request.into())), at(ms));
+    };
+    let round = |clients: &mut Clients, ms| clients.round(at(ms), |_| Some(SESSION), |_| Some(42));
+    for request in 0..5 {
+        ask(&mut clients, request, u64::from(request));
         clients.ended(LeaseId(request.into()));
     }
-    assert_eq!(clients.found(&[open(connection, 9, true)]), []);
-    clients.asked(SESSION, RequestId(6), socket(Some(9)), at(1));
-    questions.extend(asked(&mut clients, at(1)));
-    assert_eq!((questions, clients.counts().followed), (vec![connection], 1));
+    assert_eq!(clients.due(), Some(at(20)));
+    assert_eq!(round(&mut clients, 20), None);
+    ask(&mut clients, 5, 21);
+    assert_eq!(round(&mut clients, 40), None, "it waits for company");
+    let of =
+        |round: Option<Round<Subject>>| round.unwrap().questions.iter().map(|question| question.of).collect::<Vec<_>>();
+    let connection = Subject::Connection(9, SESSION);
+    assert_eq!(of(round(&mut clients, 41)), [connection]);
+    // Over while the kernel is asked: the next request on the connection shares the answer.
+    clients.ended(LeaseId(5));
+    ask(&mut clients, 6, 42);
+    clients.found(&[open(connection, 9, true)]);
+    assert_eq!((round(&mut clients, 62), clients.counts().followed), (None, 1));
 }
 
 #[test]
@@ -180,9 +192,9 @@ fn what_belongs_to_nothing_and_cannot_be_followed_is_dropped_with_the_answer() {
 fn a_proxy_whose_process_is_not_known_is_asked_for_by_cookie_only() {
     let mut clients = Clients::default();
     clients.asked(SESSION, RequestId(1), socket(None), at(0));
-    assert_eq!(clients.round(at(0), |_| None, |_| None), None);
-    clients.asked(SESSION, RequestId(2), socket(Some(9)), at(0));
-    let round = clients.round(at(0), |_| None, |_| None).unwrap();
+    assert_eq!(clients.round(at(20), |_| None, |_| None), None);
+    clients.asked(SESSION, RequestId(2), socket(Some(9)), at(20));
+    let round = clients.round(at(40), |_| None, |_| None).unwrap();
     assert_eq!((round.questions.len(), round.questions[0].proxy), (1, None));
     clients.found(&[]);
     clients.lost(SESSION);

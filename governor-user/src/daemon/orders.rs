@@ -27,7 +27,7 @@ impl Driver {
                 if grant.lease.is_some() {
                     self.parts.checkpoint.touch(self.now);
                 }
-                self.clients.answered(grant.session, grant.request, grant.lease);
+                self.clients.answered(grant.session, grant.request, grant.lease, self.now);
                 if let Some(outbox) = self.outbox(grant.session) {
                     outbox.grant(translate::grant(&self.parts.engine, &grant), grant.request.0);
                 }
@@ -46,7 +46,7 @@ impl Driver {
                     "request shed"
                 );
                 self.keep(entry);
-                self.clients.answered(session, request, None);
+                self.clients.answered(session, request, None, self.now);
                 self.send(session, request.0, &reply);
             }
             Output::WouldHave { decision } => {
@@ -54,7 +54,7 @@ impl Driver {
                 self.keep(entry);
             }
             Output::Reject { session, request, why } => {
-                self.clients.answered(session, request, None);
+                self.clients.answered(session, request, None, self.now);
                 self.send(session, request.0, &Reply::Reject { reason: translate::reject(why).to_owned() });
             }
             Output::Revoke { session, lease, reason } => {

@@ -54,7 +54,7 @@ impl Driver {
                 }
             },
             Request::Cancel { request } => {
-                self.clients.answered(session, RequestId(request), None);
+                self.clients.answered(session, RequestId(request), None, now);
                 self.parts.engine.handle_input(Input::Cancel { session, request: RequestId(request) }, now);
             }
             Request::Release { leases } => {

@@ -83,6 +83,15 @@ pub fn encode_request(message: &Request, request: u32, buffer: &mut BytesMut) ->
     })
 }
 
+/// Writes the frame of [`Request::Acquire`].
+///
+/// # Errors
+///
+/// As for [`encode_request`].
+pub fn encode_acquire(acquire: &Acquire, request: u32, buffer: &mut BytesMut) -> Result<(), EncodeError> {
+    encode_frame(ACQUIRE, request, buffer, |body| put_acquire(body, acquire))
+}
+
 /// Reads what a proxy said.
 ///
 /// # Errors

@@ -11,28 +11,27 @@ use governor_common::wire::request::{HeldLease, Kind, Renewal, Request};
 use tokio::time::Instant;
 use tracing::info;
 
-use super::{Exchange, Held, Link, Moved, Open, Phase, millis};
-use crate::ask::Parent;
+use super::{Exchange, Held, Link, Moved, Open, Phase, Waiting, millis};
+use crate::ask::{AcquireRequest, Parent};
 use crate::error::Refused;
 use crate::lease::{Beginning, Lease, LeaseState};
 
 impl Exchange {
     /// Makes the lease that answers a request.
     pub(super) fn begin(&mut self, ticket: u64, id: u64, member: Option<Arc<str>>, fallback: bool, now: Instant) {
-        let Some(waiting) = self.waiting.get(&ticket) else { return };
+        let Some(Waiting { ask, reply, since, .. }) = self.waiting.remove(&ticket) else { return };
         let Some(queue) = self.queue.upgrade() else {
             // Nobody is left who could hold it.
             if id != 0 {
                 self.releases.push(id);
             }
-            self.waiting.remove(&ticket);
             return;
         };
         self.next_slot += 1;
-        let ask = waiting.ask.wire.clone();
+        let AcquireRequest { wire: ask, parent, .. } = *ask;
         let kind = ask.kind;
         // A hop whose work is over by now was given a slot of its own, and an id with it.
-        let shares = waiting.ask.parent.filter(|parent| id == 0 && self.is_hop_of_live(*parent)).map(Parent::slot);
+        let shares = parent.filter(|parent| id == 0 && self.is_hop_of_live(*parent)).map(Parent::slot);
         let free = kind == Kind::Exempt || shares.is_some();
         let shared = shares.and_then(|slot| self.held.get(&slot)).and_then(|held| held.state.member());
         let member = member.or(shared);
@@ -43,7 +42,7 @@ impl Exchange {
             free,
             shares,
             member,
-            waited: now.saturating_duration_since(waiting.since),
+            waited: now.saturating_duration_since(since),
             fallback,
             granted: now,
         });
@@ -58,7 +57,8 @@ impl Exchange {
         }
         self.local_enter(&state);
         self.held.insert(state.slot, Held { state: state.clone(), phase, moved: false, suspended: false });
-        self.answer(ticket, Ok(Lease::new(state, queue)));
+        // A caller that is gone drops the answer, and with it the lease, which queues its release.
+        drop(reply.send(Ok(Lease::new(state, queue))));
     }
 
     pub(super) fn release(&mut self, slot: u64) {

@@ -121,13 +121,14 @@ impl Exchange {
         Ok(())
     }
 
-    /// When `handle_timeout` has something to do next, if nothing else happens.
+    /// When `handle_timeout` has something to do next, if nothing else happens. For releases see
+    /// [`lingers_until`](Self::lingers_until).
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let silence = self.probed.map(|probed| probed + PROBE_PATIENCE);
         let open = self.is_open().then(|| self.probe_at.min(self.renew_at));
         let away = self.unserved.filter(|_| !self.away).map(|since| since + self.patience);
         let expiry = self.unserved.and_then(|_| self.waiting.values().filter_map(Waiting::expiry).min());
-        [silence, open, away, expiry, self.look_at(), self.linger_until].into_iter().flatten().min()
+        [silence, open, away, expiry, self.look_at()].into_iter().flatten().min()
     }
 
     /// Whether it is time to look at the heartbeat of the daemon's page: nobody looks while nothing waits.

@@ -1,6 +1,6 @@
 //! The conversation with the daemon as a state machine: commands, frames and time go in, bytes and answers come out.
-//! Owns every unanswered request and every live lease of this process. Opens no socket and reads no clock; `session`
-//! does both.
+//! Owns every unanswered request and every live lease of this process. Opens no socket and reads no clock; `talk` and
+//! `session` do both.
 //!
 //! ```text
 //!  Down ──connected──▶ Greeting ──Welcome──▶ Up ──Drain──▶ Draining
@@ -35,11 +35,11 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::ask::AcquireRequest;
-use crate::client::{Command, WeakQueue};
 use crate::config::Config;
 use crate::error::Refused;
 use crate::fallback::LocalShare;
 use crate::lease::{Lease, LeaseState};
+use crate::line::{Command, WeakQueue};
 
 /// A release waits this long for company, at most.
 const LINGER: Duration = Duration::from_millis(2);
@@ -126,6 +126,14 @@ enum Open {
     Move(u64, Moved),
     Resume(u64, Option<Duration>, Resumed),
     Register(Vec<u64>),
+}
+
+/// Whoever waits for an answer when the conversation ends. Dropping this tells them that there is none.
+pub(crate) struct Unanswered {
+    _requests: BTreeMap<u64, Waiting>,
+    _frames: BTreeMap<u32, Open>,
+    _moves: Vec<(u64, Moved)>,
+    _resumes: Vec<(u64, Option<Duration>, Resumed)>,
 }
 
 /// A lease whose guard is alive, or was dropped while its registration was on the way.
@@ -258,17 +266,33 @@ impl Exchange {
 
     /// Says what has ended. Where slots are not `scarce` it waits a little for a frame to travel with: a write and a
     /// wake-up of the daemon for every release would be half of what asking costs.
-    pub(crate) fn say_releases(&mut self, scarce: impl FnOnce() -> bool, now: Instant) {
+    /// `since`: when the oldest came that this did not know before.
+    pub(crate) fn say_releases(&mut self, scarce: impl FnOnce() -> bool, since: Instant, now: Instant) {
         if self.releases.is_empty() || !self.is_open() {
             self.linger_until = None;
             return;
         }
-        let until = *self.linger_until.get_or_insert(now + LINGER);
+        let until = *self.linger_until.get_or_insert(since + LINGER);
         if !self.out.is_empty() || !self.waiting.is_empty() || now >= until || scarce() {
             self.linger_until = None;
             for leases in mem::take(&mut self.releases).chunks(RELEASES_PER_FRAME) {
                 self.put(&Request::Release { leases: leases.to_vec() });
             }
+        }
+    }
+
+    /// When the releases have waited for long enough.
+    pub(crate) fn lingers_until(&self) -> Option<Instant> {
+        self.linger_until
+    }
+
+    /// It is over: what is still owed an answer, for the caller to drop.
+    pub(crate) fn end(&mut self) -> Unanswered {
+        Unanswered {
+            _requests: mem::take(&mut self.waiting),
+            _frames: mem::take(&mut self.open),
+            _moves: mem::take(&mut self.deferred_moves),
+            _resumes: mem::take(&mut self.deferred_resumes),
         }
     }
 

@@ -4,17 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use governor_common::wire::codec::encode_request;
+use governor_common::wire::codec::encode_acquire;
 use governor_common::wire::error::EncodeError;
 use governor_common::wire::reply::{Grant, Shed};
-use governor_common::wire::request::{Acquire, Request};
+use governor_common::wire::request::{self, Acquire, Request};
 use tokio::time::Instant;
 use tracing::debug;
 
 use super::{Exchange, Link, Open, Phase, SINCE_TWO, Waiting, millis};
 use crate::ask::Parent;
 use crate::error::Refused;
-use crate::lease::Lease;
 
 impl Exchange {
     /// Sends a request, or has the fallback decide it, or lets it wait.
@@ -44,18 +43,16 @@ impl Exchange {
                 Some((Phase::Ending | Phase::Uncounted, _)) | None => None,
             },
         };
-        let message = Request::Acquire(Acquire { parent, ..waiting.wire(now, self.max_wait) });
         let request = self.request_id();
-        match encode_request(&message, request, &mut self.out) {
+        let Some(waiting) = self.waiting.get_mut(&ticket) else { return };
+        match encode_acquire(waiting.wire(parent, now, self.max_wait), request, &mut self.out) {
             Ok(()) => {
                 self.open.insert(request, Open::Acquire(ticket));
-                if let Some(waiting) = self.waiting.get_mut(&ticket) {
-                    waiting.request = Some(request);
-                    waiting.sent = true;
-                }
+                waiting.request = Some(request);
+                waiting.sent = true;
             }
             Err(EncodeError { .. }) => {
-                self.answer(ticket, Err(Refused::rejected("the request names too many members".to_owned())));
+                self.turn_away(ticket, Refused::rejected("the request names too many members".to_owned()));
             }
         }
     }
@@ -101,15 +98,15 @@ impl Exchange {
             }
             Err(refused) => {
                 counters.fallback_refusals.fetch_add(1, Ordering::Relaxed);
-                self.answer(ticket, Err(refused));
+                self.turn_away(ticket, refused);
             }
         }
     }
 
-    pub(super) fn answer(&mut self, ticket: u64, answer: Result<Lease, Refused>) {
+    fn turn_away(&mut self, ticket: u64, refused: Refused) {
         if let Some(waiting) = self.waiting.remove(&ticket) {
-            // A caller that is gone drops the answer, and with it a lease, which queues its release.
-            drop(waiting.reply.send(answer));
+            // A caller that is gone does not hear it.
+            drop(waiting.reply.send(Err(refused)));
         }
     }
 
@@ -151,7 +148,7 @@ impl Exchange {
 
     pub(super) fn refuse(&mut self, request: u32, refused: Refused) {
         match self.open.remove(&request) {
-            Some(Open::Acquire(ticket)) => self.answer(ticket, Err(refused)),
+            Some(Open::Acquire(ticket)) => self.turn_away(ticket, refused),
             Some(Open::Move(_, reply)) => drop(reply.send(Err(refused))),
             Some(Open::Resume(_, _, reply)) => drop(reply.send(Err(refused))),
             Some(Open::Register(slots)) => {
@@ -171,14 +168,14 @@ impl Exchange {
 impl Waiting {
     /// What to say on the wire: bounds shrink by the time already spent. A request that named no wait gets the pool's
     /// own the first time, and what is left of the client's bound when it is said again.
-    fn wire(&self, now: Instant, max_wait: Duration) -> Acquire {
+    fn wire(&mut self, parent: Option<request::Parent>, now: Instant, max_wait: Duration) -> &Acquire {
         let spent = now.saturating_duration_since(self.since);
         let max_wait = self.ask.max_wait.or_else(|| self.sent.then_some(max_wait));
-        Acquire {
-            max_wait_ms: max_wait.map(|wait| millis(wait.saturating_sub(spent))),
-            deadline_ms: self.ask.deadline.map(|deadline| millis(deadline.saturating_sub(spent))),
-            ..self.ask.wire.clone()
-        }
+        let wire = &mut self.ask.wire;
+        wire.parent = parent;
+        wire.max_wait_ms = max_wait.map(|wait| millis(wait.saturating_sub(spent)));
+        wire.deadline_ms = self.ask.deadline.map(|deadline| millis(deadline.saturating_sub(spent)));
+        wire
     }
 
     /// When it has waited as long as its caller allows.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::{Guard, Lease, LeaseHandle};
-use crate::client::Command;
 use crate::error::Refused;
+use crate::line::Command;
 
 /// A lease without a slot, kept while its work is idle. Dropping it ends the lease.
 #[derive(Debug)]

@@ -16,8 +16,9 @@ use tokio::sync::oneshot;
 pub use idle::{NotResumed, Suspended};
 pub(crate) use state::{Beginning, LeaseState};
 
-use crate::client::{Command, Governor, Queue};
+use crate::client::Governor;
 use crate::error::Refused;
+use crate::line::{Command, Queue};
 
 /// A slot, held until this guard is dropped. Dropping only queues; see [`LeaseHandle`] for what it can tell.
 #[derive(Debug)]

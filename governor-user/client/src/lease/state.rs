@@ -13,7 +13,7 @@ use tokio::time::Instant;
 pub(crate) struct LeaseState {
     /// Number by which this process knows the lease, never reused.
     pub(crate) slot: u64,
-    /// What was asked for, without the bounds of its wait.
+    /// What was asked for. The bounds of its wait mean nothing any more.
     pub(crate) ask: Acquire,
     pub(crate) pool: Arc<str>,
     /// It shares the slot of other work, or needs none: nothing is counted for it.
