@@ -7,6 +7,9 @@ pub mod error;
 pub mod frame;
 pub mod reply;
 pub mod request;
+#[cfg(feature = "socket")]
+#[expect(unsafe_code, reason = "registering a descriptor with the event loop; see its safety comment")]
+pub mod socket;
 
 /// Version of the protocol spoken by this build. The daemon serves this version and the one before.
 pub const VERSION: u16 = 2;

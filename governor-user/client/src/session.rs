@@ -2,22 +2,19 @@
 //! behind the [`Line`]; it writes what nobody else has written. A socket that refuses, is missing or is busy (`EAGAIN`:
 //! its queue is full) is the same to callers: they wait within `Config::patience`, then the fallback decides.
 
-use std::future::{self, Future, poll_fn};
+use std::future;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use governor_common::wire::codec::parse_reply;
 use governor_common::wire::error::ParseError;
 use governor_common::wire::frame::decode_frame;
 use governor_common::wire::reply::Overload;
-use tokio::io::AsyncReadExt;
+use governor_common::wire::socket::Socket;
 use tokio::net::UnixStream;
-use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::{broadcast, watch};
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
@@ -28,7 +25,7 @@ use crate::client::View;
 use crate::config::Config;
 use crate::exchange::{Broken, Exchange, Said};
 use crate::line::{Line, Next, Queue};
-use crate::signals::{self, Shown};
+use crate::signals::{self, Greeting, Shown};
 use crate::talk::Talk;
 
 /// Room for one read.
@@ -61,10 +58,11 @@ pub(crate) fn start(config: Config) -> (Queue, View) {
     let said = Said { overload: overload_sender, connected: connected_sender, tiers };
     let queue = Queue::new(|back| Talk::new(Exchange::new(&config, back, said, now), page.clone()));
     let session = Session {
-        socket: config.socket,
+        path: config.socket,
         line: queue.line(),
-        reader: None,
+        socket: None,
         page: page_sender,
+        chunk: vec![0; READ_CHUNK].into(),
         inbound: BytesMut::new(),
         pause: SHORTEST_PAUSE,
         attempt_at: now,
@@ -76,11 +74,14 @@ pub(crate) fn start(config: Config) -> (Queue, View) {
 }
 
 struct Session {
-    socket: PathBuf,
+    path: PathBuf,
     line: Arc<Line>,
     /// `None` while there is no connection.
-    reader: Option<OwnedReadHalf>,
+    socket: Option<Arc<Socket>>,
     page: watch::Sender<Option<Arc<Shown>>>,
+    /// Where reads go.
+    chunk: Box<[u8]>,
+    /// What was read and is no whole frame yet.
     inbound: BytesMut,
     pause: Duration,
     attempt_at: Instant,
@@ -100,9 +101,9 @@ struct Wants {
 
 /// What the socket has.
 enum Sign {
-    /// A greeting.
-    Greeting,
-    /// So many bytes were read.
+    /// A greeting, or a part of it, in the front of the chunk.
+    Greeting(io::Result<Greeting>),
+    /// So many bytes, there too.
     Read(io::Result<usize>),
     /// Room for more.
     Room,
@@ -111,7 +112,7 @@ enum Sign {
 impl Session {
     async fn run(mut self) {
         loop {
-            if self.reader.is_none() && Instant::now() >= self.attempt_at {
+            if self.socket.is_none() && Instant::now() >= self.attempt_at {
                 self.connect().await;
             }
             let Some((next, wants)) = self.turn() else { return };
@@ -126,7 +127,7 @@ impl Session {
             }
             tokio::select! {
                 () = self.line.called() => {}
-                sign = sign(self.reader.as_mut(), &mut self.inbound, wants) => self.read(sign),
+                sign = sign(self.socket.as_deref(), &mut self.chunk, wants) => self.read(sign),
                 () = self.timer.rings() => {}
                 () = self.linger.rings() => {}
             }
@@ -155,7 +156,7 @@ impl Session {
             return Some((Next::Busy, Wants::default()));
         }
         self.timer.set_by(talk.exchange.poll_timeout());
-        self.timer.set_by(self.reader.is_none().then_some(self.attempt_at));
+        self.timer.set_by(self.socket.is_none().then_some(self.attempt_at));
         self.linger.set_by(talk.exchange.lingers_until());
         talk.alarm = [self.timer.at(), self.linger.at()].into_iter().flatten().min();
         let wants = Wants { greeting: talk.exchange.is_greeting(), room: talk.is_writing() };
@@ -166,33 +167,34 @@ impl Session {
 
     /// A connect to a Unix socket succeeds or fails at once, so awaiting it stalls nobody.
     async fn connect(&mut self) {
-        let attempt = UnixStream::connect(&self.socket).await;
+        let attempt = UnixStream::connect(&self.path).await;
+        let attempt = attempt.and_then(|stream| Socket::new(stream.into_std()?));
         let now = Instant::now();
         match attempt {
-            Ok(stream) => {
-                let (reader, writer) = stream.into_split();
-                self.reader = Some(reader);
+            Ok(socket) => {
+                let socket = Arc::new(socket);
+                self.socket = Some(socket.clone());
                 self.inbound.clear();
                 // It belongs to the daemon that was; whoever looks meanwhile is told what frames say.
                 self.page.send_replace(None);
                 if let Some(mut talk) = self.line.talk() {
-                    talk.connected(writer, now);
+                    talk.connected(socket, now);
                 }
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.attempt_at = now + jittered(BUSY_PAUSE),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                warn!(socket = %self.socket.display(), %error, "the governor's socket denies this process");
+                warn!(socket = %self.path.display(), %error, "the governor's socket denies this process");
                 self.attempt_at = now + jittered(DENIED_PAUSE);
             }
             Err(error) => {
-                debug!(socket = %self.socket.display(), %error, "the governor is not there");
+                debug!(socket = %self.path.display(), %error, "the governor is not there");
                 self.back_off(now);
             }
         }
     }
 
     fn disconnect(&mut self, talk: &mut Talk, broken: Broken, now: Instant) {
-        self.reader = None;
+        self.socket = None;
         talk.disconnected(now);
         match broken {
             Broken::Retry => self.back_off(now),
@@ -210,35 +212,36 @@ impl Session {
         let (Some(mut talk), now) = (line.talk(), Instant::now()) else { return };
         let ended = match sign {
             Sign::Room => Ok(()),
+            Sign::Greeting(read) => self.receive(read).and_then(|()| self.hear(&mut talk, now)),
             Sign::Read(read) => self.take(read).and_then(|()| self.hear(&mut talk, now)),
-            Sign::Greeting => self.receive(&mut talk, now),
         };
         if let Err(broken) = ended {
             self.disconnect(&mut talk, broken, now);
         }
     }
 
-    fn take(&self, read: io::Result<usize>) -> Result<(), Broken> {
+    fn take(&mut self, read: io::Result<usize>) -> Result<(), Broken> {
         let error = match read {
             Ok(0) => ErrorKind::UnexpectedEof.into(),
-            Ok(_) => return Ok(()),
+            Ok(count) => {
+                self.inbound.extend_from_slice(self.chunk.get(..count).unwrap_or_default());
+                return Ok(());
+            }
             Err(error) => error,
         };
-        debug!(%error, socket = %self.socket.display(), "the connection to the governor broke");
+        debug!(%error, socket = %self.path.display(), "the connection to the governor broke");
         Err(Broken::Retry)
     }
 
     /// The page comes with the greeting.
-    fn receive(&mut self, talk: &mut Talk, now: Instant) -> Result<(), Broken> {
-        while talk.exchange.is_greeting() {
-            let Some(reader) = &self.reader else { return Ok(()) };
-            match signals::receive(reader.as_ref(), &mut self.inbound, &self.page) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                read => self.take(read)?,
+    fn receive(&mut self, read: io::Result<Greeting>) -> Result<(), Broken> {
+        let read = read.map(|Greeting { count, descriptor }| {
+            if let Some(descriptor) = descriptor {
+                signals::show(descriptor, &self.page);
             }
-            self.hear(talk, now)?;
-        }
-        Ok(())
+            count
+        });
+        self.take(read)
     }
 
     /// Hands every whole frame to the exchange.
@@ -270,19 +273,8 @@ impl Session {
     /// Everyone is gone: says the last releases and hangs up.
     async fn farewell(&mut self) {
         let last = self.line.talk().and_then(|mut talk| talk.hang_up(Instant::now()));
-        let Some((writer, mut out)) = last else { return };
-        let said = timeout(FAREWELL, async {
-            while !out.is_empty() {
-                writer.writable().await?;
-                match writer.try_write(&out) {
-                    Ok(written) => out.advance(written),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(())
-        });
-        if !matches!(said.await, Ok(Ok(()))) {
+        let Some((socket, out)) = last else { return };
+        if !matches!(timeout(FAREWELL, socket.write_all(&out)).await, Ok(Ok(()))) {
             debug!("the last releases were not said: the daemon frees them with the session");
         }
     }
@@ -294,26 +286,22 @@ impl Drop for Session {
     }
 }
 
-/// Waits until the connection, if there is one, has something to read, or takes what is to be written. Reads at once: the
-/// runtime then knows from the length that nothing more is there, and does not try.
-async fn sign(reader: Option<&mut OwnedReadHalf>, inbound: &mut BytesMut, wants: Wants) -> Sign {
-    let Some(reader) = reader else { return future::pending().await };
-    inbound.reserve(READ_CHUNK);
-    poll_fn(|cx| {
+/// Waits until the connection, if there is one, has something to read, which is then in the front of `chunk`, or room for
+/// what is to be written.
+async fn sign(socket: Option<&Socket>, chunk: &mut [u8], wants: Wants) -> Sign {
+    let Some(socket) = socket else { return future::pending().await };
+    let read = async {
         if wants.greeting {
-            // An error shows at the read that follows.
-            if reader.as_ref().poll_read_ready(cx).is_ready() {
-                return Poll::Ready(Sign::Greeting);
-            }
-        } else if let Poll::Ready(read) = pin!(reader.read_buf(inbound)).poll(cx) {
-            return Poll::Ready(Sign::Read(read));
+            Sign::Greeting(signals::receive(socket, chunk).await)
+        } else {
+            Sign::Read(socket.read(chunk).await)
         }
-        if wants.room && reader.as_ref().poll_write_ready(cx).is_ready() {
-            return Poll::Ready(Sign::Room);
-        }
-        Poll::Pending
-    })
-    .await
+    };
+    tokio::select! {
+        sign = read => sign,
+        // An error shows at the next write.
+        _ = socket.writable(), if wants.room => Sign::Room,
+    }
 }
 
 /// Between half of `pause` and all of it, so that a crowd does not return together.

@@ -7,22 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::BytesMut;
 use governor_common::signal::{Page, PageReader, PoolSignal, STALE_AFTER_MS, Signals as PageContent, pool_hash};
 use governor_common::wire::reply::{Level, Overload};
-use rustix::fd::OwnedFd;
+use governor_common::wire::socket::Socket;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use tokio::io::Interest;
-use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
 
 /// A page whose heartbeat has not moved for this long says nothing any more.
 const STALE_AFTER: Duration = Duration::from_millis(STALE_AFTER_MS);
-
-/// Room for what is said around a greeting.
-const GREETING: usize = 4096;
 
 /// The daemon's signals, see [`Governor::signals`](crate::Governor::signals). Cheap to clone and to look at, from any
 /// thread. Everything it tells is at most 20 ms old, or not told.
@@ -119,28 +114,33 @@ impl Shown {
     }
 }
 
-/// Reads as `try_read_buf` does, and maps the page if its descriptor comes along.
-pub(crate) fn receive(
-    stream: &UnixStream,
-    inbound: &mut BytesMut,
-    page: &watch::Sender<Option<Arc<Shown>>>,
-) -> io::Result<usize> {
-    let mut chunk = [0; GREETING];
-    let (count, descriptor) = stream.try_io(Interest::READABLE, || {
+/// What was read while a greeting is awaited.
+pub(crate) struct Greeting {
+    /// So many bytes.
+    pub(crate) count: usize,
+    /// What came along.
+    pub(crate) descriptor: Option<OwnedFd>,
+}
+
+/// Reads as [`Socket::read`] does, and takes a descriptor that comes along.
+pub(crate) async fn receive(socket: &Socket, chunk: &mut [u8]) -> io::Result<Greeting> {
+    let read = |fd: BorrowedFd<'_>| {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let received = recvmsg(stream, &mut [IoSliceMut::new(&mut chunk)], &mut control, flags)?;
-        Ok((received.bytes, first_descriptor(&mut control)))
-    })?;
-    inbound.extend_from_slice(&chunk[..count]);
-    if let Some(descriptor) = descriptor {
-        match PageReader::map(descriptor) {
-            Ok(mapped) => drop(page.send_replace(Some(Arc::new(Shown::new(mapped))))),
-            Err(error) => warn!(%error, "the governor's signal page is not used"),
-        }
+        let received = recvmsg(fd, &mut [IoSliceMut::new(chunk)], &mut control, flags)?;
+        // A read ends where a descriptor came along, so a short one tells nothing.
+        Ok((Greeting { count: received.bytes, descriptor: first_descriptor(&mut control) }, false))
+    };
+    socket.read_with(read).await
+}
+
+/// Shows the page that this is the descriptor of.
+pub(crate) fn show(descriptor: OwnedFd, page: &watch::Sender<Option<Arc<Shown>>>) {
+    match PageReader::map(descriptor) {
+        Ok(mapped) => drop(page.send_replace(Some(Arc::new(Shown::new(mapped))))),
+        Err(error) => warn!(%error, "the governor's signal page is not used"),
     }
-    Ok(count)
 }
 
 /// The first descriptor; others are closed.
@@ -215,7 +215,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_descriptor_that_is_no_page_is_closed_and_the_bytes_are_read() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let ours = Socket::new(ours).unwrap();
         let file = std::fs::File::open("/dev/null").unwrap();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
@@ -224,9 +225,9 @@ mod tests {
         let said = [io::IoSlice::new(b"hello")];
         rustix::net::sendmsg(&theirs, &said, &mut control, rustix::net::SendFlags::empty()).unwrap();
         let (page, _seen) = watch::channel(None);
-        let mut inbound = BytesMut::new();
-        ours.readable().await.unwrap();
-        assert_eq!(receive(&ours, &mut inbound, &page).unwrap(), 5);
-        assert_eq!((&inbound[..], page.borrow().is_none()), (&b"hello"[..], true));
+        let mut chunk = [0; 64];
+        let greeting = receive(&ours, &mut chunk).await.unwrap();
+        show(greeting.descriptor.unwrap(), &page);
+        assert_eq!((&chunk[..greeting.count], page.borrow().is_none()), (&b"hello"[..], true));
     }
 }

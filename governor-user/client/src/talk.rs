@@ -1,4 +1,4 @@
-//! The conversation (`exchange`) together with the socket's writing half: whoever has it in hand says what there is to
+//! The conversation (`exchange`) together with the socket it is written to: whoever has it in hand says what there is to
 //! say, from any thread and without waiting. Reads nothing; connecting, reading and waiting are the session's task's.
 
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use std::mem;
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
-use tokio::net::unix::OwnedWriteHalf;
+use governor_common::wire::socket::Socket;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::debug;
@@ -20,7 +20,7 @@ use crate::signals::Shown;
 pub(crate) struct Talk {
     pub(crate) exchange: Exchange,
     /// `None` while there is no connection.
-    writer: Option<OwnedWriteHalf>,
+    socket: Option<Arc<Socket>>,
     /// The connection broke at a write.
     broken: bool,
     page: watch::Receiver<Option<Arc<Shown>>>,
@@ -32,18 +32,18 @@ pub(crate) struct Talk {
 
 impl Talk {
     pub(crate) fn new(exchange: Exchange, page: watch::Receiver<Option<Arc<Shown>>>) -> Self {
-        Self { exchange, writer: None, broken: false, page, alarm: None, spare: VecDeque::new() }
+        Self { exchange, socket: None, broken: false, page, alarm: None, spare: VecDeque::new() }
     }
 
     /// A connection stands.
-    pub(crate) fn connected(&mut self, writer: OwnedWriteHalf, now: Instant) {
-        (self.writer, self.broken) = (Some(writer), false);
+    pub(crate) fn connected(&mut self, socket: Arc<Socket>, now: Instant) {
+        (self.socket, self.broken) = (Some(socket), false);
         self.exchange.handle_connected(now);
     }
 
     /// There is none any more.
     pub(crate) fn disconnected(&mut self, now: Instant) {
-        (self.writer, self.broken) = (None, false);
+        (self.socket, self.broken) = (None, false);
         self.exchange.handle_disconnected(now);
     }
 
@@ -52,10 +52,10 @@ impl Talk {
     pub(crate) fn write(&mut self, release_since: Instant, now: Instant) {
         let page = &self.page;
         self.exchange.say_releases(|| is_scarce(page), release_since, now);
-        let Some(writer) = self.writer.as_ref().filter(|_| !self.broken) else { return };
+        let Some(socket) = self.socket.as_ref().filter(|_| !self.broken) else { return };
         let out = self.exchange.poll_output();
         while !out.is_empty() {
-            match writer.try_write(out) {
+            match socket.try_write(out) {
                 Ok(written) => out.advance(written),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) => {
@@ -81,7 +81,7 @@ impl Talk {
     pub(crate) fn needs_task(&mut self) -> bool {
         let earlier = |at: Instant| self.alarm.is_none_or(|alarm| at < alarm);
         let due = [self.exchange.poll_timeout(), self.exchange.lingers_until()];
-        self.broken || due.into_iter().flatten().any(earlier) || (self.writer.is_some() && self.is_writing())
+        self.broken || due.into_iter().flatten().any(earlier) || (self.socket.is_some() && self.is_writing())
     }
 
     /// Whether slots may be scarce.
@@ -90,15 +90,15 @@ impl Talk {
     }
 
     /// Everyone is gone: the last bytes, and where they go.
-    pub(crate) fn hang_up(&mut self, now: Instant) -> Option<(OwnedWriteHalf, BytesMut)> {
-        let writer = self.writer.take()?;
+    pub(crate) fn hang_up(&mut self, now: Instant) -> Option<(Arc<Socket>, BytesMut)> {
+        let socket = self.socket.take()?;
         self.exchange.say_releases(|| true, now, now);
-        Some((writer, mem::take(self.exchange.poll_output())))
+        Some((socket, mem::take(self.exchange.poll_output())))
     }
 
     /// Nothing is said any more: what is still owed an answer.
     pub(crate) fn end(&mut self) -> Unanswered {
-        self.writer = None;
+        self.socket = None;
         self.exchange.end()
     }
 }

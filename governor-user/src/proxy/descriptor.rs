@@ -1,18 +1,18 @@
 //! A descriptor that travels with bytes (SCM_RIGHTS). Knows nothing of what it stands for.
 
+use governor_common::wire::socket::Socket;
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use tokio::io::Interest;
-use tokio::net::UnixStream;
 
 /// Writes the first of `bytes`, the descriptor with them, and says how many. A peer that receives bytes only, is not
 /// bothered: the kernel closes what it did not take.
 ///
 /// # Errors
 /// The socket failed, or the peer has too many descriptors on the way (`ETOOMANYREFS`).
-pub(super) async fn send(stream: &UnixStream, bytes: &[u8], descriptor: &OwnedFd) -> io::Result<usize> {
+pub(super) async fn send(socket: &Socket, bytes: &[u8], descriptor: &OwnedFd) -> io::Result<usize> {
     let write = || {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -20,7 +20,13 @@ pub(super) async fn send(stream: &UnixStream, bytes: &[u8], descriptor: &OwnedFd
         // There is room for one.
         let held = control.push(SendAncillaryMessage::ScmRights(&descriptors));
         debug_assert!(held, "the buffer was made for it");
-        Ok(sendmsg(stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
+        sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
     };
-    stream.async_io(Interest::WRITABLE, write).await
+    loop {
+        match write() {
+            Err(Errno::AGAIN) => socket.writable().await?,
+            Err(Errno::INTR) => {}
+            written => return Ok(written?),
+        }
+    }
 }

@@ -8,22 +8,17 @@ use crate::daemon::messages::Message;
 use bytes::BytesMut;
 use governor_common::wire::error::FrameError;
 use governor_common::wire::frame;
+use governor_common::wire::socket::Socket;
 use governor_engine::id::SessionId;
-use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
 /// Bytes read at once at most.
 const CHUNK: usize = 16 * 1024;
 
-/// Bytes there is always room for: most reads are shorter, and one that fills its room is followed by another.
+/// Bytes there is room for in what was read and is no whole frame yet: most reads are shorter.
 const LEAST: usize = 4 * 1024;
-
-/// How long a session that was told to end may take to read its last bytes.
-const LAST_WRITE: Duration = Duration::from_secs(1);
 
 /// How a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -51,11 +46,13 @@ pub async fn serve(stream: UnixStream, session: SessionId, peer: Peer, driver: S
     if driver.send(opened).await.is_err() {
         return;
     }
-    let (reader, writer) = stream.into_split();
-    let ended = tokio::select! {
-        ended = read(reader, session, &driver) => ended,
-        ended = write(writer, &drain) => ended,
-        () = exit.exited() => Ended::ByPeer,
+    let ended = match stream.into_std().and_then(Socket::new) {
+        Ok(socket) => tokio::select! {
+            ended = read(&socket, session, &driver) => ended,
+            ended = write(&socket, &drain) => ended,
+            () = exit.exited() => Ended::ByPeer,
+        },
+        Err(error) => error.into(),
     };
     tracing::info!(session = session.0, pid = peer.pid, reason = %ended, "session ended");
     // The process may only have lost its connection: its leases stay for the grace, or until it is seen to exit.
@@ -70,12 +67,13 @@ pub async fn serve(stream: UnixStream, session: SessionId, peer: Peer, driver: S
     }
 }
 
-async fn read(mut reader: OwnedReadHalf, session: SessionId, driver: &Sender<Message>) -> Ended {
+async fn read(socket: &Socket, session: SessionId, driver: &Sender<Message>) -> Ended {
+    let mut chunk = vec![0; CHUNK];
     let mut buffer = BytesMut::with_capacity(CHUNK);
     loop {
-        match reader.read_buf(&mut buffer).await {
+        match socket.read(&mut chunk).await {
             Ok(0) => return Ended::ByPeer,
-            Ok(_) => {}
+            Ok(count) => buffer.extend_from_slice(chunk.get(..count).unwrap_or_default()),
             Err(error) => return error.into(),
         }
         let (whole, end) = frame::whole_frames(&buffer);
@@ -93,11 +91,11 @@ async fn read(mut reader: OwnedReadHalf, session: SessionId, driver: &Sender<Mes
     }
 }
 
-async fn write(mut writer: OwnedWriteHalf, drain: &Drain) -> Ended {
+async fn write(socket: &Socket, drain: &Drain) -> Ended {
     loop {
         match drain.next().await {
             Ok(batch) => tokio::select! {
-                written = write_batch(&mut writer, &batch) => {
+                written = write_batch(socket, &batch) => {
                     if let Err(error) = written {
                         return error.into();
                     }
@@ -105,18 +103,15 @@ async fn write(mut writer: OwnedWriteHalf, drain: &Drain) -> Ended {
                 () = drain.cut() => return Ended::SlowReader,
             },
             Err(End::SlowReader) => return Ended::SlowReader,
-            Err(End::Closed) => {
-                drop(tokio::time::timeout(LAST_WRITE, writer.shutdown()).await);
-                return Ended::ByDaemon;
-            }
+            Err(End::Closed) => return Ended::ByDaemon,
         }
     }
 }
 
-async fn write_batch(writer: &mut OwnedWriteHalf, batch: &Batch) -> std::io::Result<()> {
+async fn write_batch(socket: &Socket, batch: &Batch) -> std::io::Result<()> {
     let written = match &batch.descriptor {
-        Some(descriptor) => descriptor::send(writer.as_ref(), &batch.bytes, descriptor).await?,
+        Some(descriptor) => descriptor::send(socket, &batch.bytes, descriptor).await?,
         None => 0,
     };
-    writer.write_all(batch.bytes.get(written..).unwrap_or_default()).await
+    socket.write_all(batch.bytes.get(written..).unwrap_or_default()).await
 }
