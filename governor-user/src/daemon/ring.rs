@@ -145,7 +145,8 @@ impl Ring {
     /// Hands everything appended to the writer; never waits. A segment that is full ends here, and one that was never begun.
     pub fn flush(&mut self) {
         self.hand_over();
-        if self.is_full() || std::mem::take(&mut self.is_lost) {
+        let was_lost = std::mem::take(&mut self.is_lost);
+        if self.is_full() || was_lost {
             self.segment = 0;
             self.chunk.opens = true;
         }
