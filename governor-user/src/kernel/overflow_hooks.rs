@@ -8,6 +8,7 @@ use super::maps::Maps;
 use super::pin::Programs;
 use super::provoke::{self, Refused};
 use super::selftest;
+use crate::wording;
 use aya::programs::{CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, Iter, ProgramError, cgroup_skb::CgroupSkbLink};
 use aya::{Btf, Ebpf};
 use governor_common::abi::{ListenerState, Offsets};
@@ -15,6 +16,8 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::thread;
+use std::time::Instant;
 
 /// Arguments of `kfree_skb`, of which the last is the socket that refused.
 const DISCARD_ARGUMENTS: usize = 4;
@@ -107,12 +110,21 @@ pub(super) fn prove_syn(maps: &Maps) -> Result<(), String> {
 }
 
 fn agree(maps: &Maps, refused: &Refused, count: impl Fn(&ListenerState) -> u64) -> Result<(), String> {
-    let listener = maps.listener(refused.cookie).map_err(|error| chain(&error))?;
-    let counted = listener.as_ref().map_or(0, count);
-    if counted == refused.times && counted > 0 {
-        return Ok(());
+    // The two are not counted at the same moment, and a client may try again in between.
+    let deadline = Instant::now() + provoke::PATIENCE;
+    loop {
+        let listener = maps.listener(refused.cookie).map_err(|error| chain(&error))?;
+        let counted = listener.as_ref().map_or(0, &count);
+        let times = refused.times().map_err(|error| chain(&error))?;
+        if counted == times && counted > 0 {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            let packets = wording::counted(times, "packet", "packets");
+            return Err(format!("the self-test had {packets} refused, and counted {counted}"));
+        }
+        thread::sleep(provoke::PAUSE);
     }
-    Err(format!("the self-test had {} packets refused, and {counted} were counted", refused.times))
 }
 
 /// SYNs are being looked at. Dropping it ends that.
