@@ -87,7 +87,7 @@ const SETTINGS: &[Setting] = &[
         "daemon.record_mib",
         Kind::Integer { min: 1, max: 65_536 },
         "64",
-        "Recorded demand on disk at most, in MiB; some 4,000 requests each.",
+        "Recorded demand on disk at most, in MiB; some 10,000 requests each.",
     ),
     fixed(
         "daemon.metrics_listen",

@@ -69,7 +69,7 @@ fn records(page: &mut Page, view: &View, tuner: &RingHealth) {
     let of = |count: &dyn Fn(&RingHealth) -> u64| -> Vec<Row<u64>> {
         kept.iter().map(|(kind, health)| (labels(kind), count(health))).collect()
     };
-    page.counter("records_written", "Decisions and facts of demand kept on disk", of(&|health| health.written));
+    page.counter("records_written", "Records of decisions and of demand kept on disk", of(&|health| health.written));
     page.counter("records_lost", "Those the disk refused or could not keep up with", of(&|health| health.lost));
     page.gauge(
         "records_failing",
