@@ -1,6 +1,6 @@
 //! Clients of requests and leases: which connection belongs to what, what is to be asked of the kernel about it, and whom
-//! its end concerns. A connection is asked for soon after its first request came, unless that is over by then; from then on
-//! its end is waited for. One that cannot be waited for is asked for again every second, and all are every tenth, should an
+//! its end concerns. A connection is asked for when its first request has lasted for a moment; from then on its end is
+//! waited for. One that cannot be waited for is asked for again every second, and all are every tenth, should an
 //! end have been missed. Knows no kernel and no engine: it hands out questions and takes what is found.
 
 use crate::kernel::clients::{Finding, Question, Round};
@@ -8,15 +8,14 @@ use governor_common::wire::request::ClientSocket;
 use governor_engine::id::{LeaseId, RequestId, SessionId};
 use governor_engine::io::Work;
 use governor_engine::time::{Duration, Instant};
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
 /// How often the kernel is asked for what it does not tell of.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A first question waits this long for company, as long as an end that the kernel tells may stay unread: a question of
-/// its own for each request would cost more than all else that is done for it.
+/// A first question waits once to twice this long, for company and for work that is over by then: a question of its own
+/// for each request would cost more than all else that is done for it.
 const COMPANY: Duration = Duration::from_millis(20);
 
 /// In one of so many of these rounds it is asked for everything.
@@ -76,9 +75,8 @@ struct Connection {
     socket: ClientSocket,
     of: BTreeSet<Client>,
     followed: bool,
-    /// What was asked about it is answered. Until then it stays, whatever belongs to it: most requests end before the
-    /// kernel has been asked, and the next on the same connection would begin anew.
-    answered: bool,
+    /// A question about it is out: it stays until the answer, whatever belongs to it.
+    pending: bool,
     /// Belonged to nothing at the last round of all.
     idle: bool,
 }
@@ -88,10 +86,12 @@ struct Connection {
 pub struct Clients {
     ties: BTreeMap<Client, Tie>,
     connections: BTreeMap<(u64, SessionId), Connection>,
-    /// To be asked for the first time.
-    fresh: BTreeSet<Subject>,
-    /// When they are.
-    fresh_by: Option<Instant>,
+    /// What came since the last round of first questions, and may be over ...
+    young: Vec<Client>,
+    /// ... and what is asked for in the next, unless it is over by then.
+    ripe: Vec<Client>,
+    /// When that is.
+    ripe_by: Option<Instant>,
     forget: Vec<u64>,
     /// When the next round is due that asks again, and how many there were.
     next: Option<Instant>,
@@ -143,7 +143,7 @@ impl Clients {
     /// When [`Self::round`] has something to ask.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
-        [self.next, self.fresh_by].into_iter().flatten().min().filter(|_| !self.asking)
+        [self.next, self.ripe_by].into_iter().flatten().min().filter(|_| !self.asking)
     }
 
     /// What is to be asked now, if anything is. `holder` says which leases are held; they are asked for in the namespace of
@@ -158,9 +158,10 @@ impl Clients {
             return None;
         }
         let mut subjects = BTreeSet::new();
-        if self.fresh_by.take_if(|by| *by <= now).is_some() {
-            subjects = mem::take(&mut self.fresh);
-            self.drop_ended(&subjects);
+        if self.ripe_by.take_if(|by| *by <= now).is_some() {
+            let ripe = mem::replace(&mut self.ripe, mem::take(&mut self.young));
+            subjects.extend(ripe.into_iter().filter_map(|client| Some(subject(client, self.ties.get(&client)?))));
+            self.ripe_by = (!self.ripe.is_empty()).then(|| now.after(COMPANY));
         }
         if self.next.is_some_and(|due| due <= now) {
             subjects.extend(self.again(holder));
@@ -168,6 +169,13 @@ impl Clients {
             self.next = (!nothing).then(|| now.after(EVERY));
         }
         let questions: Vec<_> = subjects.into_iter().filter_map(|of| self.question(of, &proxy)).collect();
+        for question in &questions {
+            if let Subject::Connection(cookie, session) = question.of
+                && let Some(connection) = self.connections.get_mut(&(cookie, session))
+            {
+                connection.pending = true;
+            }
+        }
         let round = Round { questions, forget: mem::take(&mut self.forget) };
         self.asking = !(round.questions.is_empty() && round.forget.is_empty());
         self.asking.then_some(round)
@@ -187,7 +195,7 @@ impl Clients {
                     Some(connection) if connection.of.is_empty() && !finding.followed => {
                         self.connections.remove(&(cookie, session));
                     }
-                    Some(connection) => (connection.followed, connection.answered) = (finding.followed, true),
+                    Some(connection) => (connection.followed, connection.pending) = (finding.followed, false),
                     None => self.forget(cookie),
                 },
                 Subject::Of(client) => gone.extend(self.named(client, finding)),
@@ -232,7 +240,6 @@ impl Clients {
         }
         let connections = self.connections.iter_mut().filter_map(|((cookie, session), connection)| {
             connection.followed &= !all;
-            connection.answered &= !all;
             let wanted = all || !(connection.followed || connection.of.is_empty());
             wanted.then_some(Subject::Connection(*cookie, *session))
         });
@@ -256,33 +263,19 @@ impl Clients {
         (proxy.is_some() || socket.cookie.is_some()).then_some(Question { of, proxy, socket })
     }
 
-    /// Of connections that were never asked for, those to which nothing belongs any more.
-    fn drop_ended(&mut self, fresh: &BTreeSet<Subject>) {
-        for subject in fresh {
-            if let Subject::Connection(cookie, session) = subject
-                && let Entry::Occupied(entry) = self.connections.entry((*cookie, *session))
-                && entry.get().of.is_empty()
-                && !entry.get().followed
-            {
-                entry.remove();
-            }
-        }
-    }
-
     fn tie(&mut self, client: Client, tie: Tie, now: Instant) {
-        let Tie { session, socket } = tie;
         self.ties.insert(client, tie);
-        let subject = match socket.cookie {
-            None => Subject::Of(client),
-            Some(cookie) if self.join(client, (cookie, session), socket).followed => return,
-            Some(cookie) => Subject::Connection(cookie, session),
-        };
-        self.fresh.insert(subject);
-        self.fresh_by.get_or_insert_with(|| now.after(COMPANY));
+        if let Some(cookie) = tie.socket.cookie
+            && self.join(client, (cookie, tie.session), tie.socket).followed
+        {
+            return;
+        }
+        self.young.push(client);
+        self.ripe_by.get_or_insert_with(|| now.after(COMPANY));
     }
 
     fn join(&mut self, client: Client, key: (u64, SessionId), socket: ClientSocket) -> &mut Connection {
-        let new = || Connection { socket, of: BTreeSet::new(), followed: false, answered: false, idle: false };
+        let new = || Connection { socket, of: BTreeSet::new(), followed: false, pending: false, idle: false };
         let connection = self.connections.entry(key).or_insert_with(new);
         connection.of.insert(client);
         connection.idle = false;
@@ -295,8 +288,8 @@ impl Clients {
             && let Some(connection) = self.connections.get_mut(&(cookie, tie.session))
         {
             connection.of.remove(&client);
-            let in_vain = connection.answered && !connection.followed;
-            if connection.of.is_empty() && in_vain {
+            let unknown = !connection.followed && !connection.pending;
+            if connection.of.is_empty() && unknown {
                 self.connections.remove(&(cookie, tie.session));
             } else if connection.of.is_empty() && self.connections.len() > self.ties.len() + MOST_IDLE {
                 self.connections.remove(&(cookie, tie.session));
@@ -350,6 +343,10 @@ impl Clients {
             self.forget(key.0);
         }
     }
+}
+
+fn subject(client: Client, tie: &Tie) -> Subject {
+    tie.socket.cookie.map_or(Subject::Of(client), |cookie| Subject::Connection(cookie, tie.session))
 }
 
 fn watched(client: Client, tie: &Tie) -> Watched {

@@ -13,9 +13,15 @@ fn at(ms: u64) -> Instant {
     Instant::ZERO.after(Duration::from_millis(ms))
 }
 
+/// Makes first questions due.
+fn hurry(clients: &mut Clients, now: Instant) {
+    clients.ripe.append(&mut clients.young);
+    clients.ripe_by = clients.ripe_by.map(|_| now);
+}
+
 /// What is asked now, first questions included.
 fn asked(clients: &mut Clients, now: Instant) -> Vec<Subject> {
-    clients.fresh_by = clients.fresh_by.map(|_| now);
+    hurry(clients, now);
     let round = clients.round(now, |_| Some(SESSION), |_| Some(42));
     round.map(|round| round.questions.iter().map(|question| question.of).collect()).unwrap_or_default()
 }
@@ -153,23 +159,22 @@ fn requests_that_are_over_soon_cost_no_question_and_one_that_lasts_costs_one() {
         clients.answered(SESSION, RequestId(request), Some(LeaseId(request.into())), at(ms));
     };
     let round = |clients: &mut Clients, ms| clients.round(at(ms), |_| Some(SESSION), |_| Some(42));
-    for request in 0..5 {
+    for request in 0..60 {
         ask(&mut clients, request, u64::from(request));
+        assert_eq!(round(&mut clients, u64::from(request)), None, "on the connection there is always somebody young");
         clients.ended(LeaseId(request.into()));
     }
-    assert_eq!(clients.due(), Some(at(20)));
-    assert_eq!(round(&mut clients, 20), None);
-    ask(&mut clients, 5, 21);
-    assert_eq!(round(&mut clients, 40), None, "it waits for company");
+    ask(&mut clients, 60, 61);
+    assert_eq!((clients.due(), round(&mut clients, 81)), (Some(at(60)), None), "it is young");
     let of =
         |round: Option<Round<Subject>>| round.unwrap().questions.iter().map(|question| question.of).collect::<Vec<_>>();
     let connection = Subject::Connection(9, SESSION);
-    assert_eq!(of(round(&mut clients, 41)), [connection]);
+    assert_eq!(of(round(&mut clients, 101)), [connection]);
     // Over while the kernel is asked: the next request on the connection shares the answer.
-    clients.ended(LeaseId(5));
-    ask(&mut clients, 6, 42);
+    clients.ended(LeaseId(60));
+    ask(&mut clients, 61, 102);
     clients.found(&[open(connection, 9, true)]);
-    assert_eq!((round(&mut clients, 62), clients.counts().followed), (None, 1));
+    assert_eq!((round(&mut clients, 142), clients.counts().followed), (None, 1));
 }
 
 #[test]
@@ -192,9 +197,11 @@ fn what_belongs_to_nothing_and_cannot_be_followed_is_dropped_with_the_answer() {
 fn a_proxy_whose_process_is_not_known_is_asked_for_by_cookie_only() {
     let mut clients = Clients::default();
     clients.asked(SESSION, RequestId(1), socket(None), at(0));
-    assert_eq!(clients.round(at(20), |_| None, |_| None), None);
-    clients.asked(SESSION, RequestId(2), socket(Some(9)), at(20));
-    let round = clients.round(at(40), |_| None, |_| None).unwrap();
+    hurry(&mut clients, at(0));
+    assert_eq!(clients.round(at(0), |_| None, |_| None), None);
+    clients.asked(SESSION, RequestId(2), socket(Some(9)), at(0));
+    hurry(&mut clients, at(0));
+    let round = clients.round(at(0), |_| None, |_| None).unwrap();
     assert_eq!((round.questions.len(), round.questions[0].proxy), (1, None));
     clients.found(&[]);
     clients.lost(SESSION);

@@ -30,6 +30,7 @@ use governor_engine::io::Input;
 use governor_engine::policy::Policy;
 use governor_engine::time::{Duration, Instant};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
@@ -162,8 +163,14 @@ impl Driver {
 
     async fn serve(&mut self, mut inbox: mpsc::Receiver<Message>, mut reports: watch::Receiver<Arc<Report>>) {
         let mut batch = Vec::with_capacity(BATCH);
+        // To set a timer is dear: it rings by the time it was set for, and for nothing when that is not due any more.
+        let mut timer = pin!(tokio::time::sleep_until(clock::to_tokio(clock::now())));
+        let mut set: Option<Instant> = None;
         loop {
-            let timer = self.next_timer();
+            if let Some(due) = self.next_timer().filter(|due| set.is_none_or(|at| *due < at)) {
+                timer.as_mut().reset(clock::to_tokio(due));
+                set = Some(due);
+            }
             tokio::select! {
                 biased;
                 count = inbox.recv_many(&mut batch, BATCH) => {
@@ -175,7 +182,7 @@ impl Driver {
                         self.handle(message, now);
                     }
                 }
-                () = sleep_until(timer) => {}
+                () = &mut timer, if set.is_some() => set = None,
                 changed = reports.changed() => {
                     if changed.is_err() {
                         // A level that nobody looks after must not refuse work.
@@ -325,12 +332,5 @@ impl Driver {
             self.sessions.remove(&session);
             self.note_gone(session, now);
         }
-    }
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(clock::to_tokio(at)).await,
-        None => std::future::pending().await,
     }
 }
