@@ -10,6 +10,7 @@ mod layer;
 mod ledger;
 mod nested;
 mod peer;
+mod runtimes;
 mod secrecy;
 mod server;
 mod session;
