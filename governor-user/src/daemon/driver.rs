@@ -94,6 +94,8 @@ pub(super) struct Session {
 pub struct Driver {
     pub(super) parts: Parts,
     pub(super) sessions: BTreeMap<SessionId, Session>,
+    /// Sessions for which something is queued.
+    unsent: Vec<SessionId>,
     pub(super) formers: Formers,
     pub(super) journal: Journal,
     pub(super) labels: Labels,
@@ -130,6 +132,7 @@ impl Driver {
         let mut driver = Self {
             parts,
             sessions: BTreeMap::new(),
+            unsent: Vec::new(),
             formers: Formers::default(),
             journal: Journal::default(),
             labels: Labels::default(),
@@ -263,6 +266,7 @@ impl Driver {
         self.forget_ended_sessions(now);
         self.tell_limits();
         self.show_page(now);
+        self.send_queued();
         self.flush(now);
         self.checkpoint(now);
     }
@@ -299,9 +303,16 @@ impl Driver {
         self.sessions.iter().filter(|(_, session)| session.outbox.is_some() && session.name.is_some())
     }
 
-    pub(super) fn send(&self, session: SessionId, request: u32, reply: &Reply) {
-        if let Some(outbox) = self.outbox(session) {
-            outbox.push(reply, request);
+    pub(super) fn send(&mut self, session: SessionId, request: u32, reply: &Reply) {
+        self.queue(session, |outbox, _| outbox.push(reply, request));
+    }
+
+    /// Queues a frame. It goes out when the turn is over, with all others for the session.
+    pub(super) fn queue(&mut self, session: SessionId, push: impl FnOnce(&Outbox, &Engine) -> bool) {
+        if let Some(outbox) = self.outbox(session)
+            && push(outbox, &self.parts.engine)
+        {
+            self.unsent.push(session);
         }
     }
 
@@ -312,13 +323,22 @@ impl Driver {
         }
     }
 
-    pub(super) fn outbox(&self, session: SessionId) -> Option<&Outbox> {
+    fn outbox(&self, session: SessionId) -> Option<&Outbox> {
         self.sessions.get(&session)?.outbox.as_ref()
     }
 
-    pub(super) fn broadcast(&self, reply: &Reply) {
-        for (session, _) in self.connected() {
-            self.send(*session, 0, reply);
+    pub(super) fn broadcast(&mut self, reply: &Reply) {
+        let connected: Vec<SessionId> = self.connected().map(|(session, _)| *session).collect();
+        for session in connected {
+            self.send(session, 0, reply);
+        }
+    }
+
+    fn send_queued(&mut self) {
+        for session in self.unsent.drain(..) {
+            if let Some(outbox) = self.sessions.get(&session).and_then(|state| state.outbox.as_ref()) {
+                outbox.flush();
+            }
         }
     }
 

@@ -28,9 +28,9 @@ impl Driver {
                     self.parts.checkpoint.touch(self.now);
                 }
                 self.clients.answered(grant.session, grant.request, grant.lease, self.now);
-                if let Some(outbox) = self.outbox(grant.session) {
-                    outbox.grant(translate::grant(&self.parts.engine, &grant), grant.request.0);
-                }
+                self.queue(grant.session, |outbox, engine| {
+                    outbox.grant(translate::grant(engine, &grant), grant.request.0)
+                });
             }
             Output::Parked { session, request } => self.send(session, request.0, &Reply::Parked),
             Output::Shed { session, request, decision } => {
@@ -118,7 +118,7 @@ impl Driver {
     }
 
     /// Says what sessions of protocol version 1 know nothing of.
-    fn send_since_two(&self, session: SessionId, reply: &Reply) {
+    fn send_since_two(&mut self, session: SessionId, reply: &Reply) {
         if self.speaks_two(session) {
             self.send(session, 0, reply);
         }

@@ -165,7 +165,7 @@ impl Driver {
         self.parts.engine.handle_input(Input::Resume { session, request, lease, max_wait }, now);
     }
 
-    fn refuse(&self, session: SessionId, id: u32, message: &str) {
+    fn refuse(&mut self, session: SessionId, id: u32, message: &str) {
         let reply = Reply::Error { code: ErrorCode::Handshake, message: message.to_owned() };
         self.send(session, id, &reply);
     }

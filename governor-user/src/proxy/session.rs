@@ -1,4 +1,4 @@
-//! One proxy's connection: whole frames for the driver, replies to bytes. A stream that cannot be cut into frames ends it.
+//! One proxy's connection: whole frames for the driver, and the replies that it could not write itself. A stream that cannot be cut into frames ends it.
 //! Knows no engine, and nothing of what frames say.
 
 use super::descriptor;
@@ -10,6 +10,7 @@ use governor_common::wire::error::FrameError;
 use governor_common::wire::frame;
 use governor_common::wire::socket::Socket;
 use governor_engine::id::SessionId;
+use std::sync::Arc;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
@@ -41,18 +42,21 @@ enum Ended {
 /// connection.
 pub async fn serve(stream: UnixStream, session: SessionId, peer: Peer, driver: Sender<Message>) {
     let exit = ExitWatch::of(&peer);
-    let (outbox, drain) = super::outbox::channel();
-    let opened = Message::Opened { session, peer, outbox: outbox.clone() };
-    if driver.send(opened).await.is_err() {
+    let socket = match stream.into_std().and_then(Socket::new) {
+        Ok(socket) => Arc::new(socket),
+        Err(error) => {
+            tracing::warn!(pid = peer.pid, %error, "a proxy cannot be served");
+            return;
+        }
+    };
+    let (outbox, drain) = super::outbox::channel(Arc::clone(&socket));
+    if driver.send(Message::Opened { session, peer, outbox }).await.is_err() {
         return;
     }
-    let ended = match stream.into_std().and_then(Socket::new) {
-        Ok(socket) => tokio::select! {
-            ended = read(&socket, session, &driver) => ended,
-            ended = write(&socket, &drain) => ended,
-            () = exit.exited() => Ended::ByPeer,
-        },
-        Err(error) => error.into(),
+    let ended = tokio::select! {
+        ended = read(&socket, session, &driver) => ended,
+        ended = write(&socket, &drain) => ended,
+        () = exit.exited() => Ended::ByPeer,
     };
     tracing::info!(session = session.0, pid = peer.pid, reason = %ended, "session ended");
     // The process may only have lost its connection: its leases stay for the grace, or until it is seen to exit.
