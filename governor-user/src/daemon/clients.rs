@@ -3,6 +3,9 @@
 //! waited for. One that cannot be waited for is asked for again every second, and all are every tenth, should an
 //! end have been missed. Knows no kernel and no engine: it hands out questions and takes what is found.
 
+mod members;
+
+use self::members::Members;
 use crate::kernel::clients::{Finding, Question, Round};
 use governor_common::wire::request::ClientSocket;
 use governor_engine::id::{LeaseId, RequestId, SessionId};
@@ -70,10 +73,17 @@ struct Tie {
     socket: ClientSocket,
 }
 
+impl Tie {
+    /// What its connection is known by, once its cookie is.
+    fn connection(&self) -> Option<(u64, SessionId)> {
+        self.socket.cookie.map(|cookie| (cookie, self.session))
+    }
+}
+
 #[derive(Debug)]
 struct Connection {
     socket: ClientSocket,
-    of: BTreeSet<Client>,
+    of: Members,
     followed: bool,
     /// A question about it is out: it stays until the answer, whatever belongs to it.
     pending: bool,
@@ -111,11 +121,20 @@ impl Clients {
 
     /// It has its answer: a lease, or none.
     pub fn answered(&mut self, session: SessionId, request: RequestId, lease: Option<LeaseId>, now: Instant) {
-        if let Some(tie) = self.untie(Client::Request(session, request))
-            && let Some(lease) = lease
-        {
-            self.tie(Client::Lease(lease), tie, now);
+        let asked = Client::Request(session, request);
+        let Some(lease) = lease.map(Client::Lease) else {
+            self.untie(asked);
+            return;
+        };
+        let Some(tie) = self.ties.remove(&asked) else { return };
+        self.ties.insert(lease, tie);
+        if let Some(connection) = tie.connection().and_then(|of| self.connections.get_mut(&of)) {
+            connection.of.replace(asked, lease);
+            if connection.followed {
+                return;
+            }
         }
+        self.ask_for(lease, now);
     }
 
     /// A lease with a client was registered.
@@ -265,17 +284,22 @@ impl Clients {
 
     fn tie(&mut self, client: Client, tie: Tie, now: Instant) {
         self.ties.insert(client, tie);
-        if let Some(cookie) = tie.socket.cookie
-            && self.join(client, (cookie, tie.session), tie.socket).followed
+        if let Some(connection) = tie.connection()
+            && self.join(client, connection, tie.socket).followed
         {
             return;
         }
+        self.ask_for(client, now);
+    }
+
+    /// In the round after the next.
+    fn ask_for(&mut self, client: Client, now: Instant) {
         self.young.push(client);
         self.ripe_by.get_or_insert_with(|| now.after(COMPANY));
     }
 
     fn join(&mut self, client: Client, key: (u64, SessionId), socket: ClientSocket) -> &mut Connection {
-        let new = || Connection { socket, of: BTreeSet::new(), followed: false, pending: false, idle: false };
+        let new = || Connection { socket, of: Members::default(), followed: false, pending: false, idle: false };
         let connection = self.connections.entry(key).or_insert_with(new);
         connection.of.insert(client);
         connection.idle = false;
@@ -284,16 +308,16 @@ impl Clients {
 
     fn untie(&mut self, client: Client) -> Option<Tie> {
         let tie = self.ties.remove(&client)?;
-        if let Some(cookie) = tie.socket.cookie
-            && let Some(connection) = self.connections.get_mut(&(cookie, tie.session))
+        if let Some(key) = tie.connection()
+            && let Some(connection) = self.connections.get_mut(&key)
         {
-            connection.of.remove(&client);
+            connection.of.remove(client);
             let unknown = !connection.followed && !connection.pending;
             if connection.of.is_empty() && unknown {
-                self.connections.remove(&(cookie, tie.session));
+                self.connections.remove(&key);
             } else if connection.of.is_empty() && self.connections.len() > self.ties.len() + MOST_IDLE {
-                self.connections.remove(&(cookie, tie.session));
-                self.forget(cookie);
+                self.connections.remove(&key);
+                self.forget(key.0);
             }
         }
         Some(tie)
@@ -320,7 +344,7 @@ impl Clients {
 
     fn close(&mut self, key: (u64, SessionId)) -> Vec<Watched> {
         let of = self.connections.remove(&key).map(|connection| connection.of).unwrap_or_default();
-        of.into_iter().filter_map(|client| Some(watched(client, &self.ties.remove(&client)?))).collect()
+        of.into_all().filter_map(|client| Some(watched(client, &self.ties.remove(&client)?))).collect()
     }
 
     /// Follows a connection no longer, unless another session names it.
