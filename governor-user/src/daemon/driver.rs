@@ -41,6 +41,10 @@ const BATCH: usize = 256;
 /// decision.
 pub(super) const FLUSH_EVERY: Duration = Duration::from_millis(200);
 
+/// So much later than due a timer of its own is set for what any turn may do: while requests come there always is one, and
+/// to be woken costs more than what there is to do.
+pub(super) const COMPANY: Duration = Duration::from_millis(5);
+
 /// What the driver is made of.
 #[derive(Debug)]
 pub struct Parts {
@@ -158,46 +162,38 @@ impl Driver {
     }
 
     /// Runs until a stop is over or every sender is gone.
-    pub async fn run(mut self, inbox: mpsc::Receiver<Message>, reports: watch::Receiver<Arc<Report>>) {
-        self.serve(inbox, reports).await;
+    pub async fn run(mut self, inbox: mpsc::Receiver<Message>) {
+        self.serve(inbox).await;
         let held = self.held_now();
         self.parts.checkpoint.finish(held);
     }
 
-    async fn serve(&mut self, mut inbox: mpsc::Receiver<Message>, mut reports: watch::Receiver<Arc<Report>>) {
+    async fn serve(&mut self, mut inbox: mpsc::Receiver<Message>) {
         let mut batch = Vec::with_capacity(BATCH);
-        // To set a timer is dear: it rings by the time it was set for, and for nothing when that is not due any more.
         let mut timer = pin!(tokio::time::sleep_until(clock::to_tokio(clock::now())));
         let mut set: Option<Instant> = None;
         loop {
-            if let Some(due) = self.next_timer().filter(|due| set.is_none_or(|at| *due < at)) {
+            let due = self.next_timer();
+            // To set it earlier is dear: the runtime wakes itself for that. Later costs nothing.
+            if let Some(due) = due.filter(|_| due != set) {
                 timer.as_mut().reset(clock::to_tokio(due));
-                set = Some(due);
             }
+            set = due;
             tokio::select! {
                 biased;
                 count = inbox.recv_many(&mut batch, BATCH) => {
                     if count == 0 {
                         return;
                     }
-                    let now = clock::now();
-                    for message in batch.drain(..) {
-                        self.handle(message, now);
-                    }
                 }
                 () = &mut timer, if set.is_some() => set = None,
-                changed = reports.changed() => {
-                    if changed.is_err() {
-                        // A level that nobody looks after must not refuse work.
-                        tracing::error!("the overload thread ended: no overload signals from now on");
-                        reports = watch::channel(Arc::default()).1;
-                    }
-                    let report = Arc::clone(&reports.borrow_and_update());
-                    self.heed(report, clock::now());
-                }
             }
-            self.tick(clock::now());
-            if self.is_over(clock::now()) {
+            let now = clock::now();
+            for message in batch.drain(..) {
+                self.handle(message, now);
+            }
+            self.tick(now);
+            if self.is_over(now) {
                 return;
             }
         }
@@ -232,6 +228,7 @@ impl Driver {
                 self.note_gone(session, now);
                 self.parts.engine.handle_input(Input::SessionGone { session }, now);
             }
+            Message::Report(report) => self.heed(report, now),
             Message::Clients(news) => self.hear_of_clients(&news, now),
             Message::Ask(ask) => self.answer(ask, now),
             Message::Stop { within } => {
@@ -257,9 +254,8 @@ impl Driver {
             self.parts.audit.record(&event(ITSELF, "bypass", "", &"on", &"off", None));
             self.parts.engine.handle_input(Input::Bypass { on: false }, now);
         }
-        let wall = clock::wall_seconds();
-        if self.parts.key_overrides.next_end().is_some_and(|end| end <= wall) {
-            self.expire_key_overrides(wall);
+        if self.parts.key_overrides.next_end().is_some_and(|end| end <= clock::wall_seconds()) {
+            self.expire_key_overrides(clock::wall_seconds());
         }
         self.look_for_clients(now);
         self.deliver();
@@ -280,19 +276,10 @@ impl Driver {
             let left = Duration::from_secs(end.saturating_sub(clock::wall_seconds()));
             clock::now().after(left)
         });
-        [
-            self.parts.engine.poll_timeout(),
-            bypass.flatten(),
-            key,
-            self.clients.due(),
-            self.stop_by,
-            self.flush_by,
-            self.parts.checkpoint.due(),
-            self.page_due(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        let on_time = [self.parts.engine.poll_timeout(), bypass.flatten(), key, self.clients.due(), self.stop_by];
+        let with_company = [self.flush_by, self.parts.checkpoint.due(), self.page_due()];
+        let with_company = with_company.into_iter().flatten().min().map(|due| due.after(COMPANY));
+        on_time.into_iter().chain([with_company]).flatten().min()
     }
 
     fn is_over(&self, now: Instant) -> bool {

@@ -3,6 +3,7 @@
 
 use super::audit::{ITSELF, event};
 use super::driver::Driver;
+use super::messages::Message;
 use super::page::SignalPage;
 use super::translate;
 use crate::overload::loads::NamedLoad;
@@ -14,6 +15,8 @@ use governor_engine::time::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tokio::sync::mpsc::WeakSender;
+use tokio::sync::watch;
 
 /// Advice for refusals that a proxy makes by itself while the level is above normal.
 const OVERLOAD_RETRY_AFTER_MS: u32 = 1000;
@@ -47,6 +50,23 @@ impl<T: PartialEq> Recorded<T> {
         }
         self.at = Some(now);
         Some(std::mem::replace(&mut self.state, state))
+    }
+}
+
+/// Brings the driver every report, until it is over.
+pub(super) async fn forward(mut reports: watch::Receiver<Arc<Report>>, driver: WeakSender<Message>) {
+    let mut goes_on = true;
+    while goes_on {
+        goes_on = reports.changed().await.is_ok();
+        let report = if goes_on {
+            Arc::clone(&reports.borrow_and_update())
+        } else {
+            // A level that nobody looks after must not refuse work.
+            tracing::error!("the overload thread ended: no overload signals from now on");
+            Arc::default()
+        };
+        let Some(driver) = driver.upgrade() else { return };
+        goes_on &= driver.send(Message::Report(report)).await.is_ok();
     }
 }
 

@@ -6,6 +6,7 @@ use super::key_orders::KeyRefused;
 use super::view::View;
 use crate::control::api;
 use crate::kernel::clients::News;
+use crate::overload::Report;
 use crate::proxy::outbox::Outbox;
 use crate::proxy::peer::Peer;
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use governor_engine::id::SessionId;
 use governor_engine::policy::Policy;
 use governor_engine::snapshot::LeaseView;
 use governor_engine::time::{Duration, Instant};
+use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// What the rest of the daemon tells the driver.
@@ -46,6 +48,8 @@ pub enum Message {
         /// Its session.
         session: SessionId,
     },
+    /// What the last observation came to.
+    Report(Arc<Report>),
     /// What the kernel says of clients.
     Clients(News<Subject>),
     /// The control API asks.

@@ -145,7 +145,8 @@ pub async fn run(settings: Settings) -> Result<()> {
     };
     let (inbox, messages) = mpsc::channel(INBOX);
     let driver = Driver::new(parts, inbox.downgrade(), started);
-    let driver = tokio::spawn(driver.run(messages, reports.clone()));
+    let driver = tokio::spawn(driver.run(messages));
+    tokio::spawn(levels::forward(reports.clone(), inbox.downgrade()));
     let tuner = Tuner::spawn(
         config.tuner.clone(),
         &daemon.state_dir,

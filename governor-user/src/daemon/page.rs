@@ -1,14 +1,14 @@
 //! The daemon's end of the signal page: when it is written and what the driver puts into it. Without one (an old kernel)
 //! sessions go on as they would, and are told the level by frames alone.
 
-use super::driver::Driver;
+use super::driver::{COMPANY, Driver};
 use governor_common::signal::{PageWriter, PoolSignal, Signals, WRITE_EVERY_MS, pool_hash};
 use governor_engine::time::{Duration, Instant};
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
 
-/// How often it is written while anybody may look.
-const EVERY: Duration = Duration::from_millis(WRITE_EVERY_MS);
+/// It is written so long after the last time by whatever turn there is, so that it is in time without one.
+const EVERY: Duration = Duration::from_millis(WRITE_EVERY_MS).saturating_sub(COMPANY);
 
 /// The page of this life of the daemon.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl SignalPage {
 }
 
 impl Driver {
-    /// When the page is to be written next; never while nobody is connected.
+    /// When the page may be written next; never while nobody is connected.
     pub(super) fn page_due(&self) -> Option<Instant> {
         let page = self.parts.page.as_ref()?;
         self.connected().next().map(|_| page.due)

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 /// Bytes read at once at most.
 const CHUNK: usize = 16 * 1024;
@@ -36,6 +37,8 @@ enum Ended {
     Io(#[from] std::io::Error),
     #[error("the driver is gone")]
     NoDriver,
+    #[error("its reader panicked")]
+    Panicked,
 }
 
 /// Serves one connection to its end, then watches the peer's process for as long as its leases may outlive the
@@ -53,11 +56,18 @@ pub async fn serve(stream: UnixStream, session: SessionId, peer: Peer, driver: S
     if driver.send(Message::Opened { session, peer, outbox }).await.is_err() {
         return;
     }
+    // What is read wakes a task that looks at nothing else.
+    let mut reader = JoinSet::new();
+    reader.spawn(read(Arc::clone(&socket), session, driver.clone()));
     let ended = tokio::select! {
-        ended = read(&socket, session, &driver) => ended,
+        Some(ended) = reader.join_next() => ended.unwrap_or(Ended::Panicked),
         ended = write(&socket, &drain) => ended,
         () = exit.exited() => Ended::ByPeer,
     };
+    // Nothing that it read comes after the end.
+    reader.shutdown().await;
+    // The driver lets go of the socket when it hears of the end.
+    drop((socket, drain));
     tracing::info!(session = session.0, pid = peer.pid, reason = %ended, "session ended");
     // The process may only have lost its connection: its leases stay for the grace, or until it is seen to exit.
     let (grace, told) = oneshot::channel();
@@ -71,7 +81,7 @@ pub async fn serve(stream: UnixStream, session: SessionId, peer: Peer, driver: S
     }
 }
 
-async fn read(socket: &Socket, session: SessionId, driver: &Sender<Message>) -> Ended {
+async fn read(socket: Arc<Socket>, session: SessionId, driver: Sender<Message>) -> Ended {
     let mut chunk = vec![0; CHUNK];
     let mut buffer = BytesMut::with_capacity(CHUNK);
     loop {
