@@ -1,4 +1,5 @@
-//! What a batch of a busy proxy costs the driver in memory: the list of what it gives back, and nothing for any request.
+//! What requests cost the driver in memory, those of a busy proxy and one that comes alone: the list of what is given back,
+//! and nothing for any request.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
@@ -11,7 +12,7 @@ use counting::{Counting, calls};
 use governor_common::wire::codec::{encode_request, parse_reply};
 use governor_common::wire::frame::decode_frame;
 use governor_common::wire::reply::Reply;
-use governor_common::wire::request::{Acquire, Hello, Request};
+use governor_common::wire::request::{Acquire, ClientSocket, Hello, Request};
 use governor_common::wire::socket::Socket;
 use governor_common::wire::{KeyHash, VERSION};
 use governor_engine::Engine;
@@ -129,7 +130,7 @@ fn a_batch_allocates_the_list_of_what_it_gives_back_and_nothing_for_a_request() 
     }
     let proxy = open(&mut driver, busy);
     let mut leases = Vec::new();
-    let mut turn = || {
+    let turn = || {
         let frames = batch(std::mem::take(&mut leases));
         let before = calls();
         driver.handle(Message::Frames { session: busy, frames }, NOW);
@@ -139,11 +140,51 @@ fn a_batch_allocates_the_list_of_what_it_gives_back_and_nothing_for_a_request() 
         assert_eq!(leases.len(), DEPTH as usize);
         calls
     };
+    assert_few_allocate(turn);
+}
+
+#[test]
+fn a_request_that_comes_alone_allocates_the_list_of_what_it_gives_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let _within = runtime.enter();
+    let mut driver = driver(folder.path());
+    let (crowd, alone) = (SessionId(1), SessionId(2));
+    let others = open(&mut driver, crowd);
+    for _ in 0..6 {
+        driver.handle(Message::Frames { session: crowd, frames: batch(Vec::new()) }, NOW);
+        driver.tick(NOW);
+        granted(&others);
+    }
+    let proxy = open(&mut driver, alone);
+    let client = ClientSocket { local: ([10, 0, 0, 1], 80).into(), peer: ([10, 0, 0, 2], 9).into(), cookie: Some(9) };
+    let acquire = Acquire {
+        pool: "chat".to_owned(),
+        key: Some(KeyHash([7; 16])),
+        site: Some("chat.rs:7".to_owned()),
+        endpoint: Some("/v1/chat".to_owned()),
+        client: Some(client),
+        ..Acquire::default()
+    };
+    let mut lease = 0;
+    assert_few_allocate(|| {
+        let frames = frames(&[Request::Acquire(acquire.clone()), Request::Release { leases: vec![lease] }]);
+        let before = calls();
+        driver.handle(Message::Frames { session: alone, frames }, NOW);
+        driver.tick(NOW);
+        let calls = calls() - before;
+        lease = granted(&proxy)[0];
+        calls
+    });
+}
+
+/// Nearly all turns make one allocation at most.
+fn assert_few_allocate(mut turn: impl FnMut() -> u64) {
     for _ in 0..WARM_UP {
         turn();
     }
     let turns: Vec<u64> = (0..BATCHES).map(|_| turn()).collect();
     // Some fill a chunk of recorded demand, and in a debug build the engine checks itself in one step of a thousand.
     let more = turns.iter().filter(|calls| **calls > 1).count();
-    assert!(more <= BATCHES / 10, "allocations by batch: {turns:?}");
+    assert!(more <= BATCHES / 10, "allocations by turn: {turns:?}");
 }

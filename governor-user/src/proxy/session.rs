@@ -13,6 +13,7 @@ use governor_engine::id::SessionId;
 use std::sync::Arc;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -92,7 +93,7 @@ async fn read(socket: Arc<Socket>, session: SessionId, driver: Sender<Message>) 
         }
         let (whole, end) = frame::whole_frames(&buffer);
         let frames = buffer.split_to(whole).freeze();
-        if whole > 0 && driver.send(Message::Frames { session, frames }).await.is_err() {
+        if whole > 0 && !tell(&driver, Message::Frames { session, frames }).await {
             return Ended::NoDriver;
         }
         if let Some(error) = end {
@@ -102,6 +103,15 @@ async fn read(socket: Arc<Socket>, session: SessionId, driver: Sender<Message>) 
         if buffer.capacity() - buffer.len() < LEAST {
             buffer.reserve(CHUNK);
         }
+    }
+}
+
+/// Says whether it has arrived. There is nearly always room: to be ready to wait for some costs more than to look.
+async fn tell(driver: &Sender<Message>, message: Message) -> bool {
+    match driver.try_send(message) {
+        Ok(()) => true,
+        Err(TrySendError::Full(message)) => driver.send(message).await.is_ok(),
+        Err(TrySendError::Closed(_)) => false,
     }
 }
 
