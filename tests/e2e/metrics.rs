@@ -82,6 +82,22 @@ async fn every_refusal_has_one_reason_and_the_reasons_add_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn moves_and_hops_are_no_waits_for_a_slot() {
+    let address = free_port();
+    let daemon = Setup::new(&pool(2, 1, "")).metrics(address).start();
+    let governor = client(&daemon.socket()).await;
+    let work = lease(&governor, "a").await;
+    let hop = soon(governor.acquire(ask(&governor, "a").hop_of(&work))).await.unwrap();
+    soon(work.move_away()).await.unwrap();
+    let series = scrape(address);
+    assert_eq!(
+        (series["governor_park_wait_seconds_count"], series["governor_granted_total{pool=\"chat\"}"]),
+        (1.0, 1.0)
+    );
+    drop((work, hop));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_keys_do_not_make_a_thousand_series() {
     let address = free_port();
     let daemon = Setup::new(&format!("[node]\ncap = 2000\n{}", pool(1, 1500, ""))).metrics(address).start();

@@ -56,7 +56,7 @@ impl Engine {
             }
         };
         let waited = Duration::ZERO;
-        self.outputs.push_back(Output::Grant(Grant { session, request, lease: None, member, waited }));
+        self.outputs.push_back(Output::Grant(Grant { session, request, lease: None, member, waited, moved: false }));
     }
 
     /// Answers a request for a slot, or lets it wait.

@@ -36,7 +36,14 @@ impl Engine {
                 self.insert_lease(lease)
             }
         };
-        self.outputs.push_back(Output::Grant(Grant { session, request, lease: Some(lease), member, waited }));
+        self.outputs.push_back(Output::Grant(Grant {
+            session,
+            request,
+            lease: Some(lease),
+            member,
+            waited,
+            moved: !is_new,
+        }));
     }
 
     /// The lease that a request gets. It takes over the request's set and holder.

@@ -22,7 +22,9 @@ impl Driver {
     pub(super) fn dispatch(&mut self, output: Output) {
         match output {
             Output::Grant(grant) => {
-                self.parts.recorder.waited(grant.waited);
+                if grant.lease.is_some() && !grant.moved {
+                    self.parts.recorder.waited(grant.waited);
+                }
                 self.note_granted(&grant);
                 if grant.lease.is_some() {
                     self.parts.checkpoint.touch(self.now);

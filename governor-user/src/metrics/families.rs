@@ -107,7 +107,11 @@ fn node(page: &mut Page, view: &View, recorder: &Recorder) {
         "Reloads that changed nothing because the configuration is not valid",
         vec![(Vec::new(), recorder.reload_failures.get())],
     );
-    page.histogram("park_wait_seconds", "Time from asking to grant, 0 when at once", recorder.waits.clone());
+    page.histogram(
+        "park_wait_seconds",
+        "Time from asking to a grant with a slot, 0 when at once; moves to another member are none",
+        recorder.waits.clone(),
+    );
 }
 
 fn for_pools(page: &mut Page, view: &View) {

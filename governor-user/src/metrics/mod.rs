@@ -64,7 +64,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// A grant after this time parked, zero for at once.
+    /// A grant with a slot of its own after this time parked, zero for at once.
     pub fn waited(&self, time: Duration) {
         self.waits.observe(time.as_secs_f64());
     }

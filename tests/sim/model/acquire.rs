@@ -28,11 +28,18 @@ impl Model {
             let parent = self.leases.iter().find(|l| l.id == id).unwrap();
             let member = parent.member.filter(|_| parent.pool == a.pool);
             let (session, request, waited) = (a.session, a.request, Duration::ZERO);
-            return self.out.push(Output::Grant(Grant { session, request, lease: None, member, waited }));
+            return self.out.push(Output::Grant(Grant { session, request, lease: None, member, waited, moved: false }));
         }
         if a.kind == Kind::Exempt {
             let (session, request, waited) = (a.session, a.request, Duration::ZERO);
-            return self.out.push(Output::Grant(Grant { session, request, lease: None, member: None, waited }));
+            return self.out.push(Output::Grant(Grant {
+                session,
+                request,
+                lease: None,
+                member: None,
+                waited,
+                moved: false,
+            }));
         }
         let who = Who { key: a.key, org: a.org };
         if let Some(holder) = Self::class_holder(who) {

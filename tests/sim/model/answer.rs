@@ -177,7 +177,8 @@ impl Model {
             }
         };
         let (session, request, waited) = (w.session, w.request, self.now.since(w.arrived));
-        self.out.push(Output::Grant(Grant { session, request, lease: Some(id), member, waited }));
+        let moved = matches!(w.task, Task::Move(_));
+        self.out.push(Output::Grant(Grant { session, request, lease: Some(id), member, waited, moved }));
     }
 
     /// Takes the lease off the list; a request that waits for it is over.

@@ -89,6 +89,8 @@ pub struct Grant {
     pub member: Option<MemberId>,
     /// Time parked.
     pub waited: Duration,
+    /// The lease had its grant before, and moved to this member.
+    pub moved: bool,
 }
 
 /// Why a request can never be valid.
