@@ -5,17 +5,16 @@
 //! A segment is a run of records, each a little-endian u32 length and as many bytes. A record cut short by a crash ends
 //! its segment for the reader.
 
-use rustix::fs::Mode;
-use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+mod writer;
+
+use self::writer::{Writer, segments};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// Bytes handed to the writer at once at most; larger ones only for a record that is larger itself. Each costs a wake-up.
 const CHUNK: usize = 64 * 1024;
@@ -26,17 +25,8 @@ const QUEUE: usize = 32;
 /// Chunks that are written and kept to be filled again: memory of this size is dear to get and to give back.
 const SPARE: usize = 2;
 
-/// Bytes the writer holds back while the disk refuses them.
-const HELD_BACK: usize = 4 * 1024 * 1024;
-
-/// How often a refusing disk is tried again.
-const RETRY: Duration = Duration::from_secs(1);
-
 /// Segments a full ring consists of: one in so many parts of the log is forgotten at once.
 const PARTS: u64 = 8;
-
-/// Segments at most, however small: a daemon that restarts all the time leaves many.
-const MOST_SEGMENTS: usize = 256;
 
 /// Longest record a reader believes in, in bytes.
 const LONGEST: usize = 16 * 1024 * 1024;
@@ -91,7 +81,7 @@ impl Ring {
     pub fn open(folder: PathBuf, bytes: u64) -> Self {
         let shared = Arc::<Shared>::default();
         let (sender, receiver) = sync_channel(QUEUE);
-        let writer = Writer { folder, bytes, file: None, held: VecDeque::new(), shared: shared.clone() };
+        let writer = Writer::new(folder, bytes, Arc::clone(&shared));
         let writer = std::thread::Builder::new().name("ring".to_owned()).spawn(move || writer.run(&receiver)).ok();
         let chunk = Chunk { opens: true, ..Chunk::default() };
         Self { sender: Some(sender), writer, chunk, segment: 0, is_lost: false, bound: bytes / PARTS, shared }
@@ -224,121 +214,6 @@ pub fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     records
 }
 
-/// Segments by number, oldest first.
-fn segments(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let mut found = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        let number = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".log")?.parse().ok());
-        found.extend(number.map(|number| (number, path)));
-    }
-    found.sort();
-    Ok(found)
-}
-
-/// The thread.
-struct Writer {
-    folder: PathBuf,
-    bytes: u64,
-    file: Option<File>,
-    held: VecDeque<Chunk>,
-    shared: Arc<Shared>,
-}
-
-impl Writer {
-    fn run(mut self, chunks: &Receiver<Chunk>) {
-        loop {
-            match chunks.recv_timeout(RETRY) {
-                Ok(chunk) => self.held.push_back(chunk),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            self.write_held();
-        }
-        self.write_held();
-    }
-
-    fn write_held(&mut self) {
-        while let Some(mut chunk) = self.held.pop_front() {
-            match self.write(&mut chunk) {
-                Ok(()) => {
-                    self.shared.written.fetch_add(chunk.records, Ordering::Relaxed);
-                    self.shared.keep(chunk.bytes);
-                    self.report(None);
-                }
-                Err(error) => {
-                    self.report(Some(format!("{}: {error}", self.folder.display())));
-                    self.held.push_front(chunk);
-                    self.forget();
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Writes all of a chunk or nothing. Where even that cannot be had, a new segment keeps the reader from stumbling over
-    /// half a chunk.
-    fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
-        let file = match &mut self.file {
-            Some(file) if !chunk.opens => file,
-            _ => {
-                let file = self.next_segment()?;
-                chunk.opens = false;
-                self.file.insert(file)
-            }
-        };
-        let before = file.metadata()?.len();
-        let written = file.write_all(&chunk.bytes);
-        if written.is_err() && file.set_len(before).is_err() {
-            self.file = None;
-        }
-        written
-    }
-
-    /// Makes room and opens the next segment.
-    fn next_segment(&self) -> io::Result<File> {
-        fs::create_dir_all(&self.folder)?;
-        let mut old = segments(&self.folder)?;
-        let next = old.last().map_or(1, |(number, _)| number + 1);
-        let size = |path: &PathBuf| fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let mut total: u64 = old.iter().map(|(_, path)| size(path)).sum();
-        while !old.is_empty() && (total + self.bytes / PARTS > self.bytes || old.len() >= MOST_SEGMENTS) {
-            let (_, path) = old.remove(0);
-            total = total.saturating_sub(size(&path));
-            fs::remove_file(path)?;
-        }
-        let mode = (Mode::RUSR | Mode::WUSR).as_raw_mode();
-        OpenOptions::new().create_new(true).append(true).mode(mode).open(self.folder.join(format!("{next:010}.log")))
-    }
-
-    /// Drops the oldest of what is held back beyond the bound; what begins a segment only when there is nothing else.
-    fn forget(&mut self) {
-        let mut held: usize = self.held.iter().map(|chunk| chunk.bytes.len()).sum();
-        while held > HELD_BACK {
-            let oldest = self.held.iter().position(|chunk| !chunk.opens).unwrap_or(0);
-            let Some(chunk) = self.held.remove(oldest) else { break };
-            held -= chunk.bytes.len();
-            self.shared.lost.fetch_add(chunk.records, Ordering::Relaxed);
-        }
-    }
-
-    fn report(&self, failing: Option<String>) {
-        let mut known = self.shared.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.is_some() != failing.is_some() {
-            match &failing {
-                Some(why) => tracing::warn!("a log cannot be written, newest records wait in memory: {why}"),
-                None => tracing::info!("a log can be written again: {}", self.folder.display()),
-            }
-        }
-        *known = failing;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -410,22 +285,5 @@ mod tests {
     fn a_record_cut_short_ends_its_segment() {
         assert_eq!(records(&[1, 0, 0, 0, 7, 5, 0, 0, 0, 1, 2]), [[7]]);
         assert_eq!(records(&[0xff, 0xff, 0xff, 0xff, 1]), Vec::<Vec<u8>>::new());
-    }
-
-    #[test]
-    fn a_disk_that_refuses_stops_nobody_and_loses_nothing_within_the_bound() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("log");
-        // A file where the folder should be: as root, modes would not refuse.
-        fs::write(&place, "").unwrap();
-        let mut ring = Ring::open(place.clone(), 1 << 20);
-        ring.append(b"kept");
-        ring.flush();
-        while ring.health().failing.is_none() {
-            std::thread::yield_now();
-        }
-        fs::remove_file(&place).unwrap();
-        drop(ring);
-        assert_eq!(read(&place).unwrap().concat(), [b"kept"]);
     }
 }
