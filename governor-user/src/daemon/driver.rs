@@ -2,7 +2,7 @@
 //! sends messages here. A panic in it is a crash on purpose: restart and registration repair it.
 
 use super::archive::Archive;
-use super::audit::{Audit, ITSELF, event};
+use super::audit::Audit;
 use super::bypass::Bypass;
 use super::checkpoint::{Checkpoint, Former};
 use super::clients::{Clients, Subject};
@@ -40,10 +40,6 @@ const BATCH: usize = 256;
 /// What is to be kept on disk waits this long for company: a wake-up of the writer per decision would cost more than the
 /// decision.
 pub(super) const FLUSH_EVERY: Duration = Duration::from_millis(200);
-
-/// So much later than due a timer of its own is set for what any turn may do: while requests come there always is one, and
-/// to be woken costs more than what there is to do.
-pub(super) const COMPANY: Duration = Duration::from_millis(5);
 
 /// What the driver is made of.
 #[derive(Debug)]
@@ -99,7 +95,7 @@ pub struct Driver {
     pub(super) parts: Parts,
     pub(super) sessions: BTreeMap<SessionId, Session>,
     /// Sessions for which something is queued.
-    unsent: Vec<SessionId>,
+    pub(super) unsent: Vec<SessionId>,
     pub(super) formers: Formers,
     pub(super) journal: Journal,
     pub(super) labels: Labels,
@@ -241,51 +237,6 @@ impl Driver {
         self.deliver();
     }
 
-    /// Runs timers and tells sessions what changed.
-    pub fn tick(&mut self, now: Instant) {
-        self.now = now;
-        if self.parts.engine.poll_timeout().is_some_and(|at| at <= now) {
-            self.parts.engine.handle_timeout(now);
-            // A cool-down may be over, a lease too.
-            self.limits_stale = true;
-            self.parts.checkpoint.touch(now);
-        }
-        if self.parts.engine.is_bypassed() && !self.parts.bypass.is_on(clock::wall_seconds()) {
-            self.parts.audit.record(&event(ITSELF, "bypass", "", &"on", &"off", None));
-            self.parts.engine.handle_input(Input::Bypass { on: false }, now);
-        }
-        if self.parts.key_overrides.next_end().is_some_and(|end| end <= clock::wall_seconds()) {
-            self.expire_key_overrides(clock::wall_seconds());
-        }
-        self.look_for_clients(now);
-        self.deliver();
-        self.forget_ended_sessions(now);
-        self.tell_limits();
-        self.show_page(now);
-        self.send_queued();
-        self.flush(now);
-        self.checkpoint(now);
-    }
-
-    fn next_timer(&self) -> Option<Instant> {
-        let bypass = self.parts.engine.is_bypassed().then(|| {
-            let wall = clock::wall_seconds();
-            self.parts.bypass.remaining(wall).map(|left| clock::now().after(Duration::from_secs(left)))
-        });
-        let key = self.parts.key_overrides.next_end().map(|end| {
-            let left = Duration::from_secs(end.saturating_sub(clock::wall_seconds()));
-            clock::now().after(left)
-        });
-        let on_time = [self.parts.engine.poll_timeout(), bypass.flatten(), key, self.clients.due(), self.stop_by];
-        let with_company = [self.flush_by, self.parts.checkpoint.due(), self.page_due()];
-        let with_company = with_company.into_iter().flatten().min().map(|due| due.after(COMPANY));
-        on_time.into_iter().chain([with_company]).flatten().min()
-    }
-
-    fn is_over(&self, now: Instant) -> bool {
-        self.stop_by.is_some_and(|by| now >= by || self.parts.engine.is_idle())
-    }
-
     pub(super) fn connected(&self) -> impl Iterator<Item = (&SessionId, &Session)> {
         self.sessions.iter().filter(|(_, session)| session.outbox.is_some() && session.name.is_some())
     }
@@ -318,26 +269,6 @@ impl Driver {
         let connected: Vec<SessionId> = self.connected().map(|(session, _)| *session).collect();
         for session in connected {
             self.send(session, 0, reply);
-        }
-    }
-
-    fn send_queued(&mut self) {
-        for session in self.unsent.drain(..) {
-            if let Some(outbox) = self.sessions.get(&session).and_then(|state| state.outbox.as_ref()) {
-                outbox.flush();
-            }
-        }
-    }
-
-    /// A session without a connection is kept while it holds leases: they may still be handed over.
-    fn forget_ended_sessions(&mut self, now: Instant) {
-        let engine = &self.parts.engine;
-        let over = |id: &SessionId, session: &Session| session.outbox.is_none() && engine.leases_of(*id) == 0;
-        let ended: Vec<SessionId> =
-            self.sessions.iter().filter(|(id, session)| over(id, session)).map(|(id, _)| *id).collect();
-        for session in ended {
-            self.sessions.remove(&session);
-            self.note_gone(session, now);
         }
     }
 }

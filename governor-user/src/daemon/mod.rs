@@ -33,6 +33,7 @@ pub mod ring;
 pub mod settings;
 pub mod sites;
 pub mod translate;
+mod upkeep;
 pub mod view;
 
 use crate::config::KernelConfig;

@@ -1,7 +1,8 @@
 //! The daemon's end of the signal page: when it is written and what the driver puts into it. Without one (an old kernel)
 //! sessions go on as they would, and are told the level by frames alone.
 
-use super::driver::{COMPANY, Driver};
+use super::driver::Driver;
+use super::upkeep::COMPANY;
 use governor_common::signal::{PageWriter, PoolSignal, Signals, WRITE_EVERY_MS, pool_hash};
 use governor_engine::time::{Duration, Instant};
 use rustix::fd::OwnedFd;

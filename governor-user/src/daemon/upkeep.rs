@@ -1,0 +1,83 @@
+//! What the driver does at the end of every turn and when time has passed: timers, what is due from time to time, and what
+//! was queued for sessions.
+
+use super::audit::{ITSELF, event};
+use super::clock;
+use super::driver::{Driver, Session};
+use governor_engine::id::SessionId;
+use governor_engine::io::Input;
+use governor_engine::time::{Duration, Instant};
+
+/// So much later than due a timer of its own is set for what any turn may do: while requests come there always is one, and
+/// to be woken costs more than what there is to do.
+pub(super) const COMPANY: Duration = Duration::from_millis(5);
+
+impl Driver {
+    /// Runs timers and tells sessions what changed.
+    pub fn tick(&mut self, now: Instant) {
+        self.now = now;
+        if self.parts.engine.poll_timeout().is_some_and(|at| at <= now) {
+            self.parts.engine.handle_timeout(now);
+            // A cool-down may be over, a lease too.
+            self.limits_stale = true;
+            self.parts.checkpoint.touch(now);
+        }
+        if self.parts.engine.is_bypassed() && !self.parts.bypass.is_on(clock::wall_seconds()) {
+            self.parts.audit.record(&event(ITSELF, "bypass", "", &"on", &"off", None));
+            self.parts.engine.handle_input(Input::Bypass { on: false }, now);
+        }
+        if self.parts.key_overrides.next_end().is_some_and(|end| end <= clock::wall_seconds()) {
+            self.expire_key_overrides(clock::wall_seconds());
+        }
+        self.look_for_clients(now);
+        self.deliver();
+        self.forget_ended_sessions(now);
+        self.tell_limits();
+        self.show_page(now);
+        self.send_queued();
+        self.flush(now);
+        self.checkpoint(now);
+    }
+
+    /// When there is something to do, whoever comes.
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        let bypass = self.parts.engine.is_bypassed().then(|| {
+            let wall = clock::wall_seconds();
+            self.parts.bypass.remaining(wall).map(|left| clock::now().after(Duration::from_secs(left)))
+        });
+        let key = self.parts.key_overrides.next_end().map(|end| {
+            let left = Duration::from_secs(end.saturating_sub(clock::wall_seconds()));
+            clock::now().after(left)
+        });
+        let on_time = [self.parts.engine.poll_timeout(), bypass.flatten(), key, self.clients.due(), self.stop_by];
+        let with_company = [self.flush_by, self.parts.checkpoint.due(), self.page_due()];
+        let with_company = with_company.into_iter().flatten().min().map(|due| due.after(COMPANY));
+        on_time.into_iter().chain([with_company]).flatten().min()
+    }
+
+    /// Whether a stop was ordered, and is done.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.stop_by.is_some_and(|by| now >= by || self.parts.engine.is_idle())
+    }
+
+    /// Writes what was queued for sessions in this turn.
+    fn send_queued(&mut self) {
+        for session in self.unsent.drain(..) {
+            if let Some(outbox) = self.sessions.get(&session).and_then(|state| state.outbox.as_ref()) {
+                outbox.flush();
+            }
+        }
+    }
+
+    /// A session without a connection is kept while it holds leases: they may still be handed over.
+    fn forget_ended_sessions(&mut self, now: Instant) {
+        let engine = &self.parts.engine;
+        let over = |id: &SessionId, session: &Session| session.outbox.is_none() && engine.leases_of(*id) == 0;
+        let ended: Vec<SessionId> =
+            self.sessions.iter().filter(|(id, session)| over(id, session)).map(|(id, _)| *id).collect();
+        for session in ended {
+            self.sessions.remove(&session);
+            self.note_gone(session, now);
+        }
+    }
+}
