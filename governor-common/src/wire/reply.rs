@@ -4,13 +4,13 @@
 
 use super::KeyHash;
 
-/// Everything the daemon can say.
+/// Everything the daemon can say. `S` is how the name in what comes most often is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum Reply<S = String> {
     /// Answers `Hello`.
     Welcome(Welcome),
     /// A slot: the terminal answer of an `Acquire`, or the new member after a `Move`.
-    Grant(Grant),
+    Grant(Grant<S>),
     /// Not yet: a `Grant` or `Shed` follows. Informational.
     Parked,
     /// No, because of a limit or overload: terminal.
@@ -76,11 +76,11 @@ pub struct Welcome {
 
 /// A granted slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
+pub struct Grant<S = String> {
     /// Lease id; 0 for work that takes no slot.
     pub lease: u64,
     /// Member to use; `None` for exempt work.
-    pub member: Option<String>,
+    pub member: Option<S>,
     /// Milliseconds this request was parked.
     pub waited_ms: u32,
 }

@@ -219,9 +219,13 @@ pub(super) fn put_address(buffer: &mut BytesMut, address: SocketAddr) {
 
 /// Writes a TLV whose value is fields and TLVs itself.
 pub(super) fn put_nested(buffer: &mut BytesMut, tag: u16, write: impl FnOnce(&mut BytesMut)) {
-    let mut nested = BytesMut::new();
-    write(&mut nested);
-    put_tlv(buffer, tag, &nested);
+    buffer.put_u16_le(tag);
+    let start = buffer.len() + size_of::<u16>();
+    buffer.put_u16_le(0);
+    write(buffer);
+    // As in `put_tlv`: what is longer does not fit a frame.
+    let length = u16::try_from(buffer.len() - start).unwrap_or(u16::MAX);
+    buffer[start - size_of::<u16>()..start].copy_from_slice(&length.to_le_bytes());
 }
 
 /// Gives a bad body the frame it belongs to.

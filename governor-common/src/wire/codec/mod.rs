@@ -7,9 +7,9 @@ mod request;
 
 use super::MAX_FRAME;
 
-pub use reply::{encode_grant, encode_reply, parse_reply};
+pub use reply::{encode_grant, encode_reply, parse_reply, read_reply};
 pub(crate) use reply::{level_code, level_of};
-pub use request::{encode_acquire, encode_request, parse_request, read_request};
+pub use request::{encode_acquire, encode_release, encode_request, parse_request, read_request};
 
 /// Most leases one `Release` may name.
 pub const RELEASES_PER_FRAME: usize = (MAX_FRAME - 12) / 8;

@@ -6,7 +6,7 @@ use super::field::{
     Cursor, Malformed, malformed, put_list, put_name, put_nested, put_opt_key, put_opt_name, put_opt_u32, put_text, tag,
 };
 use crate::wire::error::{EncodeError, ParseError};
-use crate::wire::frame::{Frame, encode_frame};
+use crate::wire::frame::{Frame, FrameRef, encode_frame};
 use crate::wire::reply::{
     ErrorCode, Grant, Level, Limits, Origin, Overload, PoolLimits, Reply, RevokeReason, Shed, Welcome,
 };
@@ -119,7 +119,16 @@ fn put_grant(body: &mut BytesMut, lease: u64, waited_ms: u32, member: Option<&st
 ///
 /// [`ParseError`]. A client ignores [`ParseError::Unknown`], and treats a malformed frame as a broken connection.
 pub fn parse_reply(frame: &Frame) -> Result<Reply, ParseError> {
-    let body = Cursor::new(&frame.body);
+    read_reply(frame.borrowed())
+}
+
+/// The same, with the name in a grant as whoever reads wants it.
+///
+/// # Errors
+///
+/// As [`parse_reply`].
+pub fn read_reply<'a, S: From<&'a str>>(frame: FrameRef<'a>) -> Result<Reply<S>, ParseError> {
+    let body = Cursor::new(frame.body);
     let parsed = match frame.kind {
         WELCOME => welcome(body),
         GRANT => grant(body),
@@ -137,17 +146,17 @@ pub fn parse_reply(frame: &Frame) -> Result<Reply, ParseError> {
         PONG => bare(body, Reply::Pong),
         kind => return Err(ParseError::Unknown { kind, request: frame.request }),
     };
-    parsed.map_err(malformed(frame.borrowed()))
+    parsed.map_err(malformed(frame))
 }
 
-fn welcome(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+fn welcome<S>(mut body: Cursor<'_>) -> Result<Reply<S>, Malformed> {
     let version = body.u16()?;
     body.u16()?;
     let (epoch, session, lease_ttl_ms) = (body.u32()?, body.u64()?, body.u32()?);
     bare(body, Reply::Welcome(Welcome { version, session, epoch, lease_ttl_ms }))
 }
 
-fn grant(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+fn grant<'a, S: From<&'a str>>(mut body: Cursor<'a>) -> Result<Reply<S>, Malformed> {
     let (lease, waited_ms) = (body.u64()?, body.u32()?);
     let mut member = None;
     body.tlvs(|field, value| {
@@ -159,7 +168,7 @@ fn grant(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
     Ok(Reply::Grant(Grant { lease, member, waited_ms }))
 }
 
-fn shed(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+fn shed<S>(mut body: Cursor<'_>) -> Result<Reply<S>, Malformed> {
     let (status, origin) = (body.u16()?, origin(body.u8()?)?);
     body.u8()?;
     let (retry_after_ms, decision) = (body.u32()?, body.u64()?);
@@ -176,17 +185,17 @@ fn shed(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
     Ok(Reply::Shed(Shed { status, origin, reason, retry_after_ms, decision, detail, quota }))
 }
 
-fn registered(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+fn registered<S>(mut body: Cursor<'_>) -> Result<Reply<S>, Malformed> {
     let leases = body.list(16, |entry| Ok((entry.u64()?, entry.u64()?)))?;
     bare(body, Reply::Registered { leases })
 }
 
-fn revoke(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+fn revoke<S>(mut body: Cursor<'_>) -> Result<Reply<S>, Malformed> {
     let (lease, reason) = (body.u64()?, revoke_reason(body.u8()?)?);
     bare(body, Reply::Revoke { lease, reason })
 }
 
-fn overload(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+fn overload<S>(mut body: Cursor<'_>) -> Result<Reply<S>, Malformed> {
     let level = level_of(body.u8()?).ok_or("a level is unknown")?;
     body.u8()?;
     let (pressure, causes, retry_after_ms) = (body.u16()?, body.u32()?, body.u32()?);
@@ -210,7 +219,7 @@ fn put_limits(body: &mut BytesMut, limits: &Limits) {
     }
 }
 
-fn limits(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+fn limits<S>(mut body: Cursor<'_>) -> Result<Reply<S>, Malformed> {
     let mut limits = Limits { sessions: body.u32()?, node_cap: body.u32()?, pools: Vec::new() };
     body.tlvs(|field, value| {
         if field == tag::POOL_LIMITS {
@@ -246,7 +255,7 @@ fn member_limits(mut body: Cursor<'_>) -> Result<(String, u32), Malformed> {
     Ok((name, slots))
 }
 
-fn error(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+fn error<S>(mut body: Cursor<'_>) -> Result<Reply<S>, Malformed> {
     let code = match body.u16()? {
         1 => ErrorCode::Unsupported,
         2 => ErrorCode::Malformed,
@@ -257,7 +266,7 @@ fn error(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
     text(body).map(|message| Reply::Error { code, message })
 }
 
-fn tier_ask(body: Cursor<'_>) -> Result<Reply, Malformed> {
+fn tier_ask<S>(body: Cursor<'_>) -> Result<Reply<S>, Malformed> {
     let mut org = None;
     body.tlvs(|field, value| {
         if field == tag::ORG {
@@ -268,7 +277,7 @@ fn tier_ask(body: Cursor<'_>) -> Result<Reply, Malformed> {
     org.map(|org| Reply::TierAsk { org }).ok_or("a question about a tier names no org")
 }
 
-fn client_gone(mut body: Cursor<'_>) -> Result<Reply, Malformed> {
+fn client_gone<S>(mut body: Cursor<'_>) -> Result<Reply<S>, Malformed> {
     let lease = body.u64()?;
     bare(body, Reply::ClientGone { lease })
 }
@@ -286,7 +295,7 @@ fn text(body: Cursor<'_>) -> Result<String, Malformed> {
 }
 
 /// A message that defines no TLV; those of later versions are skipped.
-fn bare(body: Cursor<'_>, reply: Reply) -> Result<Reply, Malformed> {
+fn bare<S>(body: Cursor<'_>, reply: Reply<S>) -> Result<Reply<S>, Malformed> {
     body.tlvs(|_, _| Ok(()))?;
     Ok(reply)
 }

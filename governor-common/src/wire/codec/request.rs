@@ -56,7 +56,7 @@ pub fn encode_request(message: &Request, request: u32, buffer: &mut BytesMut) ->
         Request::Hello(hello) => put_hello(body, hello),
         Request::Acquire(acquire) => put_acquire(body, acquire),
         Request::Cancel { request } => body.put_u32_le(*request),
-        Request::Release { leases } => put_list(body, leases, |body, lease| body.put_u64_le(*lease)),
+        Request::Release { leases } => put_release(body, leases),
         Request::Renew { leases } => put_list(body, leases, |body, renewal| {
             body.put_u64_le(renewal.lease);
             // The largest value stands for "unknown"; an idle time of 49 days is close enough one millisecond short.
@@ -88,8 +88,21 @@ pub fn encode_request(message: &Request, request: u32, buffer: &mut BytesMut) ->
 /// # Errors
 ///
 /// As for [`encode_request`].
-pub fn encode_acquire(acquire: &Acquire, request: u32, buffer: &mut BytesMut) -> Result<(), EncodeError> {
+pub fn encode_acquire<S: AsRef<str>>(
+    acquire: &Acquire<S>,
+    request: u32,
+    buffer: &mut BytesMut,
+) -> Result<(), EncodeError> {
     encode_frame(ACQUIRE, request, buffer, |body| put_acquire(body, acquire))
+}
+
+/// Writes the frame of [`Request::Release`].
+///
+/// # Errors
+///
+/// As for [`encode_request`].
+pub fn encode_release(leases: &[u64], request: u32, buffer: &mut BytesMut) -> Result<(), EncodeError> {
+    encode_frame(RELEASE, request, buffer, |body| put_release(body, leases))
 }
 
 /// Reads what a proxy said.
@@ -153,22 +166,27 @@ fn hello<S>(mut body: Cursor<'_>) -> Result<Request<S>, Malformed> {
     Ok(Request::Hello(hello))
 }
 
-fn put_acquire(body: &mut BytesMut, acquire: &Acquire) {
+fn put_release(body: &mut BytesMut, leases: &[u64]) {
+    put_list(body, leases, |body, lease| body.put_u64_le(*lease));
+}
+
+fn put_acquire<S: AsRef<str>>(body: &mut BytesMut, acquire: &Acquire<S>) {
+    let put_opt_name = |body: &mut BytesMut, tag, name: &Option<S>| put_opt_name(body, tag, name.as_ref().map(S::as_ref));
     body.put_u8(kind_code(acquire.kind));
-    put_name(body, tag::POOL, &acquire.pool);
+    put_name(body, tag::POOL, acquire.pool.as_ref());
     put_opt_key(body, tag::KEY, acquire.key);
-    put_opt_name(body, tag::LABEL, acquire.label.as_deref());
+    put_opt_name(body, tag::LABEL, &acquire.label);
     put_opt_key(body, tag::ORG, acquire.org);
-    put_opt_name(body, tag::ENDPOINT, acquire.endpoint.as_deref());
+    put_opt_name(body, tag::ENDPOINT, &acquire.endpoint);
     for candidate in &acquire.candidates {
-        put_name(body, tag::CANDIDATE, candidate);
+        put_name(body, tag::CANDIDATE, candidate.as_ref());
     }
-    put_opt_name(body, tag::STICKY, acquire.sticky.as_deref());
+    put_opt_name(body, tag::STICKY, &acquire.sticky);
     put_opt_u32(body, tag::MAX_WAIT_MS, acquire.max_wait_ms);
     put_opt_u32(body, tag::DEADLINE_MS, acquire.deadline_ms);
-    put_opt_name(body, tag::CLASS, acquire.class.as_deref());
+    put_opt_name(body, tag::CLASS, &acquire.class);
     put_priority(body, acquire.priority);
-    put_opt_name(body, tag::TRAFFIC, acquire.traffic.as_deref());
+    put_opt_name(body, tag::TRAFFIC, &acquire.traffic);
     match acquire.parent {
         Some(Parent::Child { lease }) => put_tlv(body, tag::CHILD_OF, &lease.to_le_bytes()),
         Some(Parent::Hop { lease }) => put_tlv(body, tag::HOP_OF, &lease.to_le_bytes()),
@@ -176,7 +194,7 @@ fn put_acquire(body: &mut BytesMut, acquire: &Acquire) {
     }
     put_client(body, acquire.client);
     put_flags(body, if acquire.ends_with_client { ENDS_WITH_CLIENT } else { 0 });
-    put_opt_name(body, tag::SITE, acquire.site.as_deref());
+    put_opt_name(body, tag::SITE, &acquire.site);
 }
 
 fn acquire<'a, S>(mut body: Cursor<'a>) -> Result<Request<S>, Malformed>
