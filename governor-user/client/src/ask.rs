@@ -2,17 +2,21 @@
 //! keyed hash first.
 
 use std::panic::Location;
+use std::sync::Arc;
 use std::time::Duration;
 
 use governor_common::wire::KeyHash;
-use governor_common::wire::request::{self, Acquire, ClientSocket, Kind, Priority};
+use governor_common::wire::request::{self, ClientSocket, Kind, Priority};
 
 use crate::lease::LeaseHandle;
+
+/// What goes over the wire, in strings that a request shares with what it was made of.
+pub(crate) type Wire = request::Acquire<Arc<str>>;
 
 /// Asks for one slot of a pool. Built by chaining; everything but the pool is optional.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcquireRequest {
-    pub(crate) wire: Acquire,
+    pub(crate) wire: Wire,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) deadline: Option<Duration>,
     pub(crate) parent: Option<Parent>,
@@ -45,18 +49,18 @@ impl AcquireRequest {
     /// is the request's [`site`](Self::site) until another is named.
     #[must_use]
     #[track_caller]
-    pub fn new(pool: impl Into<String>) -> Self {
-        Self::at(pool.into(), place(Location::caller()))
+    pub fn new(pool: impl Into<Arc<str>>) -> Self {
+        Self::at(pool.into(), place(Location::caller()).into())
     }
 
-    pub(crate) fn at(pool: String, site: String) -> Self {
-        let wire = Acquire { pool, site: Some(site), ..Acquire::default() };
+    pub(crate) fn at(pool: Arc<str>, site: Arc<str>) -> Self {
+        let wire = Wire { pool, site: Some(site), ..Wire::default() };
         Self { wire, max_wait: None, deadline: None, parent: None }
     }
 
     /// Another pool than it was made with.
     #[must_use]
-    pub fn in_pool(mut self, pool: impl Into<String>) -> Self {
+    pub fn in_pool(mut self, pool: impl Into<Arc<str>>) -> Self {
         self.wire.pool = pool.into();
         self
     }
@@ -70,7 +74,7 @@ impl AcquireRequest {
 
     /// Human label of the key for the operator's screen; never the key itself.
     #[must_use]
-    pub fn label(mut self, label: impl Into<String>) -> Self {
+    pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
         self.wire.label = Some(label.into());
         self
     }
@@ -85,7 +89,7 @@ impl AcquireRequest {
     /// Plan of the org (of the key, where there is no org) by its name in the daemon's configuration; a name unknown
     /// there counts as none.
     #[must_use]
-    pub fn class(mut self, class: impl Into<String>) -> Self {
+    pub fn class(mut self, class: impl Into<Arc<str>>) -> Self {
         self.wire.class = Some(class.into());
         self
     }
@@ -99,7 +103,7 @@ impl AcquireRequest {
 
     /// Kind of traffic, e.g. `media`, by its name in the pool's configuration; one unknown there counts as none.
     #[must_use]
-    pub fn traffic(mut self, traffic: impl Into<String>) -> Self {
+    pub fn traffic(mut self, traffic: impl Into<Arc<str>>) -> Self {
         self.wire.traffic = Some(traffic.into());
         self
     }
@@ -137,28 +141,28 @@ impl AcquireRequest {
 
     /// Where in this proxy the slot is asked for, e.g. a route: leases that the daemon had to take back are counted by it.
     #[must_use]
-    pub fn site(mut self, site: impl Into<String>) -> Self {
+    pub fn site(mut self, site: impl Into<Arc<str>>) -> Self {
         self.wire.site = Some(site.into());
         self
     }
 
     /// Endpoint class for records, e.g. `chat`.
     #[must_use]
-    pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
+    pub fn endpoint(mut self, endpoint: impl Into<Arc<str>>) -> Self {
         self.wire.endpoint = Some(endpoint.into());
         self
     }
 
     /// Members this request may use; none named means all of the pool.
     #[must_use]
-    pub fn candidates(mut self, members: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn candidates(mut self, members: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
         self.wire.candidates = members.into_iter().map(Into::into).collect();
         self
     }
 
     /// Preferred member.
     #[must_use]
-    pub fn sticky(mut self, member: impl Into<String>) -> Self {
+    pub fn sticky(mut self, member: impl Into<Arc<str>>) -> Self {
         self.wire.sticky = Some(member.into());
         self
     }
@@ -206,7 +210,7 @@ mod tests {
     fn a_request_is_known_by_the_line_that_made_it_unless_it_is_named() {
         let line = line!() + 1;
         let request = AcquireRequest::new("chat");
-        assert_eq!(request.wire.site, Some(format!("src/ask.rs:{line}")));
+        assert_eq!(request.wire.site, Some(format!("src/ask.rs:{line}").into()));
         assert_eq!(request.site("POST /v1/chat").wire.site.as_deref(), Some("POST /v1/chat"));
     }
 }

@@ -73,9 +73,14 @@ impl Governor {
     ///
     /// [`Refused`], with what to tell the API client.
     pub async fn acquire(&self, ask: AcquireRequest) -> Result<Lease, Refused> {
+        self.acquire_boxed(Box::new(ask)).await
+    }
+
+    /// The same. A request is long, and whoever waits for its answer need not have it in hand.
+    pub(crate) async fn acquire_boxed(&self, ask: Box<AcquireRequest>) -> Result<Lease, Refused> {
         let ticket = self.queue.counters().tickets.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
-        self.queue.ask(Command::Acquire { ticket, ask: Box::new(ask), reply });
+        self.queue.ask(Command::Acquire { ticket, ask, reply });
         let mut withdrawal = Withdrawal { queue: &self.queue, ticket, armed: true };
         let answer = answer.await;
         withdrawal.armed = false;

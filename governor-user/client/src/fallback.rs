@@ -1,5 +1,5 @@
 //! Admission for the time the daemon is away: what this process may run by the last limits it was told, and what it
-//! runs now. Counts always, decides only when asked; knows no socket and reads no clock.
+//! runs now. Counts while no daemon answers, decides only when asked; knows no socket and reads no clock.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use governor_common::wire::KeyHash;
 use governor_common::wire::reply::{Limits, Origin, PoolLimits};
-use governor_common::wire::request::{Acquire, Kind, MemberNews, MemberReport};
+use governor_common::wire::request::{Kind, MemberNews, MemberReport};
 use tokio::time::Instant;
 
+use crate::ask::Wire;
 use crate::config::Fallback;
 use crate::error::Refused;
+use crate::lease::LeaseState;
 
 /// Advice to whoever the fallback refuses: a daemon is back within seconds.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -26,9 +28,16 @@ pub(crate) struct LocalShare {
     policy: Fallback,
     node_cap: u32,
     limits: Option<Limits>,
+    /// `None` while the daemon counts.
+    running: Option<Running>,
+    cooling: BTreeMap<(String, String), Instant>,
+}
+
+/// What runs in this process.
+#[derive(Debug, Default)]
+struct Running {
     total: u32,
     pools: BTreeMap<Arc<str>, PoolCount>,
-    cooling: BTreeMap<(String, String), Instant>,
 }
 
 /// What runs in one pool.
@@ -40,9 +49,20 @@ struct PoolCount {
 }
 
 impl LocalShare {
-    /// `node_cap` holds until limits are known.
+    /// Of a process that runs nothing yet. `node_cap` holds until limits are known.
     pub(crate) fn new(policy: Fallback, node_cap: u32) -> Self {
-        Self { policy, node_cap, limits: None, total: 0, pools: BTreeMap::new(), cooling: BTreeMap::new() }
+        Self { policy, node_cap, limits: None, running: Some(Running::default()), cooling: BTreeMap::new() }
+    }
+
+    /// The daemon does not count any more: from here on this does, beginning with what runs.
+    pub(crate) fn count<'a>(&mut self, runs: impl Iterator<Item = &'a LeaseState>) {
+        self.running = Some(Running::default());
+        runs.for_each(|lease| self.enter(lease));
+    }
+
+    /// The daemon counts again.
+    pub(crate) fn rest(&mut self) {
+        self.running = None;
     }
 
     /// Remembers what the daemon said last.
@@ -65,49 +85,55 @@ impl LocalShare {
         };
     }
 
-    /// Counts a lease that began.
-    pub(crate) fn enter(&mut self, pool: &Arc<str>, key: Option<KeyHash>, member: Option<&Arc<str>>) {
-        self.total += 1;
-        let count = self.pools.entry(pool.clone()).or_default();
+    /// A lease began, or runs again.
+    pub(crate) fn enter(&mut self, lease: &LeaseState) {
+        let Some(running) = self.running.as_mut().filter(|_| !lease.free) else { return };
+        running.total += 1;
+        let count = running.pools.entry(lease.ask.wire.pool.clone()).or_default();
         count.in_flight += 1;
-        if let Some(key) = key {
+        if let Some(key) = lease.ask.wire.key {
             *count.keys.entry(key).or_default() += 1;
         }
-        if let Some(member) = member {
-            *count.members.entry(member.clone()).or_default() += 1;
+        if let Some(member) = lease.member() {
+            *count.members.entry(member).or_default() += 1;
         }
     }
 
-    /// Counts a lease that ended. Must mirror an `enter`.
-    pub(crate) fn leave(&mut self, pool: &Arc<str>, key: Option<KeyHash>, member: Option<&Arc<str>>) {
-        let Some(count) = self.pools.get_mut(pool) else { return };
-        self.total -= 1;
+    /// It ended, or does not run. Must mirror an `enter`.
+    pub(crate) fn leave(&mut self, lease: &LeaseState) {
+        let Some(running) = self.running.as_mut().filter(|_| !lease.free) else { return };
+        let pool = &lease.ask.wire.pool;
+        let Some(count) = running.pools.get_mut(pool) else { return };
+        running.total -= 1;
         count.in_flight -= 1;
-        if let Some(key) = key {
+        if let Some(key) = lease.ask.wire.key {
             decrement(&mut count.keys, &key);
         }
-        if let Some(member) = member {
-            decrement(&mut count.members, member);
+        if let Some(member) = lease.member() {
+            decrement(&mut count.members, &member);
         }
         if count.in_flight == 0 {
-            self.pools.remove(pool);
+            running.pools.remove(pool);
         }
     }
 
-    /// Counts a lease's move from one member to another.
-    pub(crate) fn move_member(&mut self, pool: &Arc<str>, from: Option<&Arc<str>>, to: &Arc<str>) {
-        let Some(count) = self.pools.get_mut(pool) else { return };
+    /// A lease moves to another member.
+    pub(crate) fn move_to(&mut self, lease: &LeaseState, member: Arc<str>) {
+        let from = lease.member();
+        lease.set_member(Some(member.clone()));
+        let Some(running) = self.running.as_mut().filter(|_| !lease.free) else { return };
+        let Some(count) = running.pools.get_mut(&lease.ask.wire.pool) else { return };
         if let Some(from) = from {
-            decrement(&mut count.members, from);
+            decrement(&mut count.members, &from);
         }
-        *count.members.entry(to.clone()).or_default() += 1;
+        *count.members.entry(member).or_default() += 1;
     }
 
     /// Decides one request: the member to use, if any is known, or the refusal. `turn` spreads ties over the members.
     ///
     /// Order: exempt work passes; a closed fallback refuses; then the node cap; then, per pool, one slot for every key
     /// and the share ⌈C / sessions⌉ for all together.
-    pub(crate) fn decide(&self, ask: &Acquire, turn: u64, now: Instant) -> Result<Option<Arc<str>>, Refused> {
+    pub(crate) fn decide(&self, ask: &Wire, turn: u64, now: Instant) -> Result<Option<Arc<str>>, Refused> {
         if ask.kind == Kind::Exempt {
             return Ok(None);
         }
@@ -116,12 +142,12 @@ impl LocalShare {
             return Err(refuse(529, Origin::Node, "governor_away", detail.to_owned()));
         }
         let cap = self.node_share();
-        if self.total >= cap {
+        if self.running.as_ref().is_some_and(|running| running.total >= cap) {
             let detail = format!("the governor is away and this process runs its limit of {cap} requests");
             return Err(refuse(529, Origin::Node, "node_cap", detail).with_quota(cap));
         }
         let Some(limits) = &self.limits else { return Ok(self.choose(ask, None, turn, now)) };
-        let Some(pool) = limits.pools.iter().find(|pool| pool.name == ask.pool) else {
+        let Some(pool) = limits.pools.iter().find(|pool| *pool.name == *ask.pool) else {
             return Err(Refused::rejected(format!("pool {:?} does not exist", ask.pool)));
         };
         // No members means that the pool's gate is inactive, and a re-attach is part of work already admitted.
@@ -132,14 +158,15 @@ impl LocalShare {
     }
 
     /// Another member for a lease whose member refused; `None` when there is no other.
-    pub(crate) fn other_member(&self, pool: &str, not: Option<&str>, turn: u64, now: Instant) -> Option<Arc<str>> {
-        let known = self.limits.as_ref()?.pools.iter().find(|known| known.name == pool)?;
-        let others = known.members.iter().filter(|(name, _)| Some(name.as_str()) != not);
-        let candidates = others.map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    pub(crate) fn other_member(&self, lease: &LeaseState, turn: u64, now: Instant) -> Option<Arc<str>> {
+        let (pool, not) = (&lease.ask.wire.pool, lease.member());
+        let known = self.limits.as_ref()?.pools.iter().find(|known| *known.name == **pool)?;
+        let others = known.members.iter().filter(|(name, _)| Some(name.as_str()) != not.as_deref());
+        let candidates = others.map(|(name, _)| name.as_str().into()).collect::<Vec<Arc<str>>>();
         if candidates.is_empty() {
             return None;
         }
-        let ask = Acquire { pool: pool.to_owned(), candidates, ..Acquire::default() };
+        let ask = Wire { pool: pool.clone(), candidates, ..Wire::default() };
         self.choose(&ask, Some(known), turn, now)
     }
 
@@ -151,8 +178,8 @@ impl LocalShare {
         }
     }
 
-    fn within_share(&self, ask: &Acquire, pool: &PoolLimits, sessions: u32) -> Result<(), Refused> {
-        let count = self.pools.get(ask.pool.as_str());
+    fn within_share(&self, ask: &Wire, pool: &PoolLimits, sessions: u32) -> Result<(), Refused> {
+        let count = self.running_in(&ask.pool);
         let in_flight = count.map_or(0, |count| count.in_flight);
         let share = pool.capacity.div_ceil(sessions);
         let first_of_key = ask.key.is_some_and(|key| count.is_none_or(|count| !count.keys.contains_key(&key)));
@@ -164,21 +191,21 @@ impl LocalShare {
     }
 
     /// The sticky member, else the least loaded for its slots; members that cool only when there is no other.
-    fn choose(&self, ask: &Acquire, pool: Option<&PoolLimits>, turn: u64, now: Instant) -> Option<Arc<str>> {
+    fn choose(&self, ask: &Wire, pool: Option<&PoolLimits>, turn: u64, now: Instant) -> Option<Arc<str>> {
         let names: Vec<(&str, u32)> = match pool {
             Some(pool) => {
                 let members = pool.members.iter().map(|(name, slots)| (name.as_str(), *slots));
                 members.filter(|(name, _)| ask.candidates.is_empty() || names_contain(&ask.candidates, name)).collect()
             }
-            None => ask.candidates.iter().map(|name| (name.as_str(), 1)).collect(),
+            None => ask.candidates.iter().map(|name| (&**name, 1)).collect(),
         };
         if let Some(sticky) = &ask.sticky {
-            let known = pool.is_none() || names.iter().any(|(name, _)| name == sticky);
+            let known = pool.is_none() || names.iter().any(|(name, _)| **name == **sticky);
             if known && (ask.kind == Kind::Reattach || !self.is_cooling(&ask.pool, sticky, now)) {
-                return Some(sticky.as_str().into());
+                return Some(sticky.clone());
             }
         }
-        let count = self.pools.get(ask.pool.as_str());
+        let count = self.running_in(&ask.pool);
         let load = |name: &str| u64::from(count.and_then(|count| count.members.get(name)).copied().unwrap_or(0));
         let length = names.len();
         let start = usize::try_from(turn).unwrap_or(0).checked_rem(length)?;
@@ -190,6 +217,10 @@ impl LocalShare {
         least.map(|(name, _)| (*name).into())
     }
 
+    fn running_in(&self, pool: &str) -> Option<&PoolCount> {
+        self.running.as_ref()?.pools.get(pool)
+    }
+
     fn is_cooling(&self, pool: &str, member: &str, now: Instant) -> bool {
         self.cooling.get(&(pool.to_owned(), member.to_owned())).is_some_and(|until| *until > now)
     }
@@ -199,8 +230,8 @@ fn refuse(status: u16, origin: Origin, reason: &str, detail: String) -> Refused 
     Refused::local(status, origin, reason, RETRY_AFTER, detail)
 }
 
-fn names_contain(names: &[String], name: &str) -> bool {
-    names.iter().any(|candidate| candidate == name)
+fn names_contain(names: &[Arc<str>], name: &str) -> bool {
+    names.iter().any(|candidate| **candidate == *name)
 }
 
 /// One less; a count that reaches 0 leaves the table.

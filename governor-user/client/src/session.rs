@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use governor_common::wire::codec::parse_reply;
+use bytes::{Buf, BytesMut};
+use governor_common::wire::codec::read_reply;
 use governor_common::wire::error::ParseError;
-use governor_common::wire::frame::decode_frame;
+use governor_common::wire::frame::next_frame;
 use governor_common::wire::reply::Overload;
 use governor_common::wire::socket::Socket;
 use tokio::net::UnixStream;
@@ -109,6 +109,15 @@ enum Sign {
     Room,
 }
 
+/// What there is to do after a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    /// A turn like any other.
+    Turn,
+    /// More reading: the answers were handed out, and that is all.
+    Reading,
+}
+
 impl Session {
     async fn run(mut self) {
         loop {
@@ -125,14 +134,26 @@ impl Session {
                 Next::Closed => break,
                 Next::Rest => {}
             }
-            tokio::select! {
-                () = self.line.called() => {}
-                sign = sign(self.socket.as_deref(), &mut self.chunk, wants) => self.read(sign),
-                () = self.timer.rings() => {}
-                () = self.linger.rings() => {}
-            }
+            self.wait(wants).await;
         }
         self.farewell().await;
+    }
+
+    /// Reads until there is something else to do.
+    async fn wait(&mut self, wants: Wants) {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.line.called() => return,
+                () = self.timer.rings() => return,
+                () = self.linger.rings() => return,
+                sign = sign(self.socket.as_deref(), &mut self.chunk, wants) => {
+                    if self.read(sign) == After::Turn {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     /// Does what is due. `None`: the conversation cannot go on.
@@ -207,26 +228,29 @@ impl Session {
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
 
-    fn read(&mut self, sign: Sign) {
+    fn read(&mut self, sign: Sign) -> After {
         let line = self.line.clone();
-        let (Some(mut talk), now) = (line.talk(), Instant::now()) else { return };
-        let ended = match sign {
-            Sign::Room => Ok(()),
-            Sign::Greeting(read) => self.receive(read).and_then(|()| self.hear(&mut talk, now)),
-            Sign::Read(read) => self.take(read).and_then(|()| self.hear(&mut talk, now)),
+        let (Some(mut talk), now) = (line.talk(), Instant::now()) else { return After::Turn };
+        let (heard, after) = match sign {
+            Sign::Room => (Ok(()), After::Turn),
+            Sign::Greeting(read) => {
+                (self.receive(read).and_then(|count| self.hear(count, &mut talk, now)), After::Turn)
+            }
+            Sign::Read(read) => (self.take(read).and_then(|count| self.hear(count, &mut talk, now)), After::Reading),
         };
-        if let Err(broken) = ended {
+        if let Err(broken) = heard {
             self.disconnect(&mut talk, broken, now);
+            return After::Turn;
         }
+        talk.write(now, now);
+        if talk.needs_task() { After::Turn } else { after }
     }
 
-    fn take(&mut self, read: io::Result<usize>) -> Result<(), Broken> {
+    /// How many bytes came.
+    fn take(&self, read: io::Result<usize>) -> Result<usize, Broken> {
         let error = match read {
             Ok(0) => ErrorKind::UnexpectedEof.into(),
-            Ok(count) => {
-                self.inbound.extend_from_slice(self.chunk.get(..count).unwrap_or_default());
-                return Ok(());
-            }
+            Ok(count) => return Ok(count),
             Err(error) => error,
         };
         debug!(%error, socket = %self.path.display(), "the connection to the governor broke");
@@ -234,7 +258,7 @@ impl Session {
     }
 
     /// The page comes with the greeting.
-    fn receive(&mut self, read: io::Result<Greeting>) -> Result<(), Broken> {
+    fn receive(&self, read: io::Result<Greeting>) -> Result<usize, Broken> {
         let read = read.map(|Greeting { count, descriptor }| {
             if let Some(descriptor) = descriptor {
                 signals::show(descriptor, &self.page);
@@ -244,30 +268,26 @@ impl Session {
         self.take(read)
     }
 
-    /// Hands every whole frame to the exchange.
-    fn hear(&mut self, talk: &mut Talk, now: Instant) -> Result<(), Broken> {
-        loop {
-            let frame = match decode_frame(&mut self.inbound) {
-                Ok(Some(frame)) => frame,
-                Ok(None) => return Ok(()),
-                Err(error) => {
-                    warn!(%error, "the governor's bytes make no sense");
-                    return Err(Broken::Retry);
-                }
-            };
-            match parse_reply(&frame) {
-                Ok(reply) => {
-                    talk.exchange.handle_reply(reply, frame.request, now)?;
-                    self.pause = SHORTEST_PAUSE;
-                }
-                // A newer daemon may say what this build need not understand.
-                Err(error @ ParseError::Unknown { .. }) => debug!(%error, "skipped a frame"),
-                Err(error @ ParseError::Malformed { .. }) => {
-                    warn!(%error, "the governor's bytes make no sense");
-                    return Err(Broken::Retry);
-                }
-            }
+    /// Hands every whole frame to the exchange, mostly from where it was read to.
+    fn hear(&mut self, count: usize, talk: &mut Talk, now: Instant) -> Result<(), Broken> {
+        let fresh = self.chunk.get(..count).unwrap_or_default();
+        let heard = if self.inbound.is_empty() {
+            let mut left = fresh;
+            hear(&mut left, talk, now)?;
+            self.inbound.extend_from_slice(left);
+            count - left.len()
+        } else {
+            self.inbound.extend_from_slice(fresh);
+            let mut left = &self.inbound[..];
+            hear(&mut left, talk, now)?;
+            let heard = self.inbound.len() - left.len();
+            self.inbound.advance(heard);
+            heard
+        };
+        if heard > 0 {
+            self.pause = SHORTEST_PAUSE;
         }
+        Ok(())
     }
 
     /// Everyone is gone: says the last releases and hangs up.
@@ -301,6 +321,29 @@ async fn sign(socket: Option<&Socket>, chunk: &mut [u8], wants: Wants) -> Sign {
         sign = read => sign,
         // An error shows at the next write.
         _ = socket.writable(), if wants.room => Sign::Room,
+    }
+}
+
+/// Hands every whole frame at the front of `bytes` to the exchange.
+fn hear(bytes: &mut &[u8], talk: &mut Talk, now: Instant) -> Result<(), Broken> {
+    loop {
+        let frame = match next_frame(bytes) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                warn!(%error, "the governor's bytes make no sense");
+                return Err(Broken::Retry);
+            }
+        };
+        match read_reply(frame) {
+            Ok(reply) => talk.exchange.handle_reply(reply, frame.request, now)?,
+            // A newer daemon may say what this build need not understand.
+            Err(error @ ParseError::Unknown { .. }) => debug!(%error, "skipped a frame"),
+            Err(error @ ParseError::Malformed { .. }) => {
+                warn!(%error, "the governor's bytes make no sense");
+                return Err(Broken::Retry);
+            }
+        }
     }
 }
 

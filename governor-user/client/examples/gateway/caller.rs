@@ -107,12 +107,13 @@ fn describe(caller: Caller, entry: &Entry) -> Caller {
         Rank::Normal => Priority::Normal,
         Rank::Sheddable => Priority::Sheddable,
     };
-    let mut caller = caller.label(&entry.label).priority(priority).candidates(&entry.accounts);
+    let accounts = entry.accounts.iter().map(String::as_str);
+    let mut caller = caller.label(entry.label.as_str()).priority(priority).candidates(accounts);
     if let Some(org) = &entry.org {
         caller = caller.org(org);
     }
     if let Some(class) = &entry.class {
-        caller = caller.class(class);
+        caller = caller.class(class.as_str());
     }
     caller
 }

@@ -12,16 +12,15 @@ use crate::error::Refused;
 
 impl Exchange {
     pub(super) fn suspend(&mut self, slot: u64) {
-        let Some(held) = self.held.get_mut(&slot).filter(|held| !held.suspended) else { return };
+        let Some(held) = self.held.get_mut(slot).filter(|held| !held.suspended) else { return };
         held.suspended = true;
-        let state = held.state.clone();
-        self.local_leave(&state);
+        self.local.leave(&held.state);
         self.catch_up(slot);
     }
 
     /// Tells the daemon that a lease it counts is suspended. A daemon of version 1 keeps the slot taken.
     pub(super) fn catch_up(&mut self, slot: u64) {
-        let Some(held) = self.held.get(&slot).filter(|held| held.suspended && held.phase == Phase::Counted) else {
+        let Some(held) = self.held.get(slot).filter(|held| held.suspended && held.phase == Phase::Counted) else {
             return;
         };
         let lease = held.state.id.load(Ordering::Acquire);
@@ -31,7 +30,7 @@ impl Exchange {
     }
 
     pub(super) fn resume(&mut self, slot: u64, max_wait: Option<Duration>, reply: Resumed, now: Instant) {
-        let Some(held) = self.held.get(&slot) else {
+        let Some(held) = self.held.get(slot) else {
             drop(reply.send(Err(Refused::over())));
             return;
         };
@@ -45,7 +44,7 @@ impl Exchange {
             (Link::Up, Phase::Counted) => self.resumed(slot, None, reply),
             (_, Phase::Uncounted) if state.free => self.resumed(slot, None, reply),
             (_, Phase::Uncounted | Phase::Ending) => drop(reply.send(Err(Refused::over()))),
-            _ if self.away => match self.local.decide(&state.ask, slot, now) {
+            _ if self.away => match self.local.decide(&state.ask.wire, slot, now) {
                 Ok(member) => self.resumed(slot, member, reply),
                 Err(refused) => drop(reply.send(Err(refused))),
             },
@@ -55,13 +54,13 @@ impl Exchange {
 
     /// The lease has a slot again.
     pub(super) fn resumed(&mut self, slot: u64, member: Option<Arc<str>>, reply: Resumed) {
-        let Some(held) = self.held.get_mut(&slot) else { return };
+        let Some(held) = self.held.get_mut(slot) else { return };
         let state = held.state.clone();
         if member.is_some() {
             state.set_member(member);
         }
         if std::mem::take(&mut held.suspended) {
-            self.local_enter(&state);
+            self.local.enter(&state);
         }
         state.suspended.store(false, Ordering::Release);
         // A caller that is gone has dropped the guard, which ends the lease.
@@ -69,8 +68,8 @@ impl Exchange {
     }
 
     pub(super) fn client_gone(&mut self, lease: u64) {
-        if let Some(held) = self.by_id.get(&lease).and_then(|slot| self.held.get(slot)) {
-            held.state.client_gone.send_replace(true);
+        if let Some(held) = self.by_id.get(lease).and_then(|slot| self.held.get(*slot)) {
+            held.state.lose_client();
         }
     }
 }

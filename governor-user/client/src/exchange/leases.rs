@@ -12,14 +12,14 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::{Exchange, Held, Link, Moved, Open, Phase, Waiting, millis};
-use crate::ask::{AcquireRequest, Parent};
+use crate::ask::Parent;
 use crate::error::Refused;
 use crate::lease::{Beginning, Lease, LeaseState};
 
 impl Exchange {
     /// Makes the lease that answers a request.
     pub(super) fn begin(&mut self, ticket: u64, id: u64, member: Option<Arc<str>>, fallback: bool, now: Instant) {
-        let Some(Waiting { ask, reply, since, .. }) = self.waiting.remove(&ticket) else { return };
+        let Some(Waiting { ask, reply, since, .. }) = self.waiting.remove(ticket) else { return };
         let Some(queue) = self.queue.upgrade() else {
             // Nobody is left who could hold it.
             if id != 0 {
@@ -28,12 +28,11 @@ impl Exchange {
             return;
         };
         self.next_slot += 1;
-        let AcquireRequest { wire: ask, parent, .. } = *ask;
-        let kind = ask.kind;
+        let (kind, parent) = (ask.wire.kind, ask.parent);
         // A hop whose work is over by now was given a slot of its own, and an id with it.
         let shares = parent.filter(|parent| id == 0 && self.is_hop_of_live(*parent)).map(Parent::slot);
         let free = kind == Kind::Exempt || shares.is_some();
-        let shared = shares.and_then(|slot| self.held.get(&slot)).and_then(|held| held.state.member());
+        let shared = shares.and_then(|slot| self.held.get(slot)).and_then(|held| held.state.member());
         let member = member.or(shared);
         let state = LeaseState::begin(Beginning {
             slot: self.next_slot,
@@ -55,38 +54,37 @@ impl Exchange {
         if phase == Phase::Counted {
             self.by_id.insert(id, state.slot);
         }
-        self.local_enter(&state);
+        self.local.enter(&state);
         self.held.insert(state.slot, Held { state: state.clone(), phase, moved: false, suspended: false });
         // A caller that is gone drops the answer, and with it the lease, which queues its release.
         drop(reply.send(Ok(Lease::new(state, queue))));
     }
 
     pub(super) fn release(&mut self, slot: u64) {
-        let Some(held) = self.held.get_mut(&slot) else { return };
-        let (state, suspended) = (held.state.clone(), held.suspended);
-        let id = state.id.load(Ordering::Acquire);
-        match held.phase {
-            Phase::Registering => held.phase = Phase::Ending,
-            Phase::Ending => return,
-            Phase::Counted => {
-                self.by_id.remove(&id);
-                self.releases.push(id);
-                self.held.remove(&slot);
-            }
-            Phase::Unregistered | Phase::Uncounted => {
-                self.held.remove(&slot);
-            }
+        let Some(held) = self.held.get_mut(slot) else { return };
+        if held.phase == Phase::Ending {
+            return;
         }
-        if !suspended {
-            self.local_leave(&state);
+        if !held.suspended {
+            self.local.leave(&held.state);
         }
+        if held.phase == Phase::Registering {
+            held.phase = Phase::Ending;
+            return;
+        }
+        if held.phase == Phase::Counted {
+            let id = held.state.id.load(Ordering::Acquire);
+            self.by_id.remove(id);
+            self.releases.push(id);
+        }
+        self.held.remove(slot);
     }
 
     pub(super) fn revoke(&mut self, lease: u64, reason: RevokeReason) {
-        let Some(slot) = self.by_id.remove(&lease) else { return };
-        let Some(held) = self.held.get_mut(&slot) else { return };
+        let Some(slot) = self.by_id.remove(lease) else { return };
+        let Some(held) = self.held.get_mut(slot) else { return };
         if held.phase == Phase::Ending {
-            self.held.remove(&slot);
+            self.held.remove(slot);
             return;
         }
         info!(lease, ?reason, "a lease was revoked");
@@ -96,11 +94,12 @@ impl Exchange {
     }
 
     pub(super) fn renew(&mut self, now: Instant) {
-        let counted = self.held.values().filter(|held| held.phase == Phase::Counted);
-        let renewals: Vec<Renewal> = counted
-            .map(|held| Renewal {
-                lease: held.state.id.load(Ordering::Acquire),
-                idle_ms: held.state.idle(now).map(millis),
+        let counted = self.held.in_order(|held| held.phase == Phase::Counted);
+        let states = counted.into_iter().filter_map(|slot| Some(&self.held.get(slot)?.state));
+        let renewals: Vec<Renewal> = states
+            .map(|state| Renewal {
+                lease: state.id.load(Ordering::Acquire),
+                idle_ms: state.idle(now).map(millis),
             })
             .collect();
         for leases in renewals.chunks(RENEWALS_PER_FRAME) {
@@ -109,7 +108,7 @@ impl Exchange {
     }
 
     pub(super) fn move_away(&mut self, slot: u64, reply: Moved, now: Instant) {
-        let Some(held) = self.held.get_mut(&slot) else {
+        let Some(held) = self.held.get_mut(slot) else {
             drop(reply.send(Err(Refused::over())));
             return;
         };
@@ -127,11 +126,9 @@ impl Exchange {
             (_, Phase::Uncounted | Phase::Ending) => drop(reply.send(Err(Refused::over()))),
             _ if self.away => {
                 held.moved = true;
-                let from = state.member();
-                let other = self.local.other_member(&state.pool, from.as_deref(), slot, now);
+                let other = self.local.other_member(&state, slot, now);
                 if let Some(to) = &other {
-                    self.local.move_member(&state.pool, from.as_ref(), to);
-                    state.set_member(Some(to.clone()));
+                    self.local.move_to(&state, to.clone());
                 }
                 drop(reply.send(other.ok_or_else(Refused::over)));
             }
@@ -141,11 +138,13 @@ impl Exchange {
 
     /// Tells the daemon of every lease it does not count for this session.
     pub(super) fn register(&mut self, now: Instant) {
-        let unregistered = self.held.values_mut().filter(|held| held.phase == Phase::Unregistered);
+        let unregistered = self.held.in_order(|held| held.phase == Phase::Unregistered);
         let leases: Vec<(u64, HeldLease)> = unregistered
-            .map(|held| {
+            .into_iter()
+            .filter_map(|slot| {
+                let held = self.held.get_mut(slot)?;
                 held.phase = Phase::Registering;
-                (held.state.slot, held.state.held(now, held.suspended))
+                Some((slot, held.state.held(now, held.suspended)))
             })
             .collect();
         for chunk in leases.chunks(HELD_PER_FRAME) {
@@ -164,17 +163,17 @@ impl Exchange {
         };
         let ids: BTreeMap<u64, u64> = leases.iter().copied().collect();
         for slot in slots {
-            let Some(held) = self.held.get_mut(&slot) else { continue };
+            let Some(held) = self.held.get_mut(slot) else { continue };
             let old = held.state.wire_id();
-            self.by_id.remove(&old);
+            self.by_id.remove(old);
             let new = ids.get(&old).copied().filter(|id| *id != 0);
             match (new, held.phase) {
                 (Some(new), Phase::Ending) => {
                     self.releases.push(new);
-                    self.held.remove(&slot);
+                    self.held.remove(slot);
                 }
                 (None, Phase::Ending) => {
-                    self.held.remove(&slot);
+                    self.held.remove(slot);
                 }
                 (Some(new), _) => {
                     held.phase = Phase::Counted;
@@ -191,8 +190,7 @@ impl Exchange {
         }
         self.take_up_deferred(now);
         // Those whose parent had no id yet.
-        let unsent: Vec<u64> = self.waiting.iter().filter(|(_, w)| w.request.is_none()).map(|(t, _)| *t).collect();
-        for ticket in unsent {
+        for ticket in self.waiting.in_order(|waiting| waiting.request.is_none()) {
             self.send_acquire(ticket, now);
         }
     }
@@ -208,18 +206,6 @@ impl Exchange {
     }
 
     fn take_open(&mut self, request: u32, is: impl FnOnce(&Open) -> bool) -> Option<Open> {
-        if self.open.get(&request).is_some_and(is) { self.open.remove(&request) } else { None }
-    }
-
-    pub(super) fn local_enter(&mut self, state: &LeaseState) {
-        if !state.free {
-            self.local.enter(&state.pool, state.ask.key, state.member().as_ref());
-        }
-    }
-
-    pub(super) fn local_leave(&mut self, state: &LeaseState) {
-        if !state.free {
-            self.local.leave(&state.pool, state.ask.key, state.member().as_ref());
-        }
+        if self.open.get(request).is_some_and(is) { self.open.remove(request) } else { None }
     }
 }

@@ -1,7 +1,6 @@
 //! Whether there is a daemon to talk to: greeted, silent, standing still, draining, gone. Tells when requests have waited
 //! for long enough that the fallback decides.
 
-use std::mem;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use governor_common::wire::request::{Hello, Request};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{Broken, Exchange, Link, Open, Phase, Waiting};
+use super::{Broken, Exchange, Held, Link, Open, Phase, Waiting};
 use crate::error::Refused;
 
 /// Leases are renewed this often, or three times per ttl if that is shorter.
@@ -41,15 +40,15 @@ impl Exchange {
     pub(crate) fn handle_disconnected(&mut self, now: Instant) {
         self.link = Link::Down;
         self.probed = None;
-        self.unserved.get_or_insert(now);
+        self.lose(now);
         self.said.connected.send_replace(false);
         self.out.clear();
         self.releases.clear();
         self.by_id.clear();
-        for (_, open) in mem::take(&mut self.open) {
+        for open in self.open.take() {
             match open {
                 Open::Move(slot, reply) => {
-                    if let Some(held) = self.held.get_mut(&slot) {
+                    if let Some(held) = self.held.get_mut(slot) {
                         held.moved = false;
                     }
                     self.deferred_moves.push((slot, reply));
@@ -62,7 +61,7 @@ impl Exchange {
             waiting.request = None;
         }
         // A lease that ended unregistered dies with the session that granted it.
-        self.held.retain(|_, held| held.phase != Phase::Ending);
+        self.held.retain(|held| held.phase != Phase::Ending);
         for held in self.held.values_mut() {
             if held.phase != Phase::Uncounted {
                 held.phase = Phase::Unregistered;
@@ -108,9 +107,7 @@ impl Exchange {
                     return Err(Broken::Retry);
                 }
             }
-            let due: Vec<u64> =
-                self.waiting.iter().filter(|(_, w)| self.away || w.expired(now)).map(|(t, _)| *t).collect();
-            for ticket in due {
+            for ticket in self.waiting.in_order(|waiting| self.away || waiting.expired(now)) {
                 self.fall_back(ticket, now);
             }
             if self.away {
@@ -144,7 +141,7 @@ impl Exchange {
             (Link::Up, Some(true)) => {
                 warn!("the governor's heartbeat stands still");
                 self.link = Link::Still;
-                self.unserved = Some(now);
+                self.lose(now);
             }
             // ## Still => Up
             (Link::Still, Some(false)) => {
@@ -162,14 +159,22 @@ impl Exchange {
         self.look_at.filter(|_| matters)
     }
 
+    /// Nobody answers from now on: what runs here is to be counted here.
+    pub(super) fn lose(&mut self, now: Instant) {
+        if self.unserved.is_none() {
+            self.unserved = Some(now);
+            let counts = |held: &&Held| held.phase != Phase::Ending && !held.suspended;
+            self.local.count(self.held.values().filter(counts).map(|held| &*held.state));
+        }
+    }
+
     /// The daemon answers from now on: tells it of what it does not count, and asks what waits.
     fn serve(&mut self, now: Instant) {
         self.unserved = None;
         self.away = false;
+        self.local.rest();
         self.register(now);
-        let unsent = self.waiting.iter().filter(|(_, waiting)| waiting.request.is_none());
-        let tickets: Vec<u64> = unsent.map(|(ticket, _)| *ticket).collect();
-        for ticket in tickets {
+        for ticket in self.waiting.in_order(|waiting| waiting.request.is_none()) {
             self.send_acquire(ticket, now);
         }
     }

@@ -18,15 +18,16 @@ mod idle;
 mod leases;
 mod link;
 mod requests;
+mod table;
 
-use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use governor_common::wire::codec::{RELEASES_PER_FRAME, encode_request};
+use governor_common::wire::codec::{RELEASES_PER_FRAME, encode_release, encode_request};
+use governor_common::wire::error::EncodeError;
 use governor_common::wire::reply::{Overload, Reply};
 use governor_common::wire::request::Request;
 use governor_common::wire::{KeyHash, VERSION};
@@ -40,6 +41,7 @@ use crate::error::Refused;
 use crate::fallback::LocalShare;
 use crate::lease::{Lease, LeaseState};
 use crate::line::{Command, WeakQueue};
+use table::Table;
 
 /// A release waits this long for company, at most.
 const LINGER: Duration = Duration::from_millis(2);
@@ -73,14 +75,14 @@ pub(crate) struct Exchange {
     look_at: Option<Instant>,
     next_request: u32,
     next_slot: u64,
-    /// By ticket, that is in order of arrival.
-    waiting: BTreeMap<u64, Waiting>,
+    /// By ticket: their order is that of arrival.
+    waiting: Table<u64, Waiting>,
     /// What the daemon owes an answer to.
-    open: BTreeMap<u32, Open>,
+    open: Table<u32, Open>,
     /// By slot.
-    held: BTreeMap<u64, Held>,
+    held: Table<u64, Held>,
     /// Slots by the id the daemon knows.
-    by_id: BTreeMap<u64, u64>,
+    by_id: Table<u64, u64>,
     deferred_moves: Vec<(u64, Moved)>,
     deferred_resumes: Vec<(u64, Option<Duration>, Resumed)>,
     releases: Vec<u64>,
@@ -130,8 +132,8 @@ enum Open {
 
 /// Whoever waits for an answer when the conversation ends. Dropping this tells them that there is none.
 pub(crate) struct Unanswered {
-    _requests: BTreeMap<u64, Waiting>,
-    _frames: BTreeMap<u32, Open>,
+    _requests: Table<u64, Waiting>,
+    _frames: Table<u32, Open>,
     _moves: Vec<(u64, Moved)>,
     _resumes: Vec<(u64, Option<Duration>, Resumed)>,
 }
@@ -187,10 +189,10 @@ impl Exchange {
             look_at: None,
             next_request: 0,
             next_slot: 0,
-            waiting: BTreeMap::new(),
-            open: BTreeMap::new(),
-            held: BTreeMap::new(),
-            by_id: BTreeMap::new(),
+            waiting: Table::default(),
+            open: Table::default(),
+            held: Table::default(),
+            by_id: Table::default(),
             deferred_moves: Vec::new(),
             deferred_resumes: Vec::new(),
             releases: Vec::new(),
@@ -234,7 +236,7 @@ impl Exchange {
     /// # Errors
     ///
     /// [`Broken`] when the connection must be closed.
-    pub(crate) fn handle_reply(&mut self, reply: Reply, request: u32, now: Instant) -> Result<(), Broken> {
+    pub(crate) fn handle_reply(&mut self, reply: Reply<Arc<str>>, request: u32, now: Instant) -> Result<(), Broken> {
         self.heard(now);
         match reply {
             Reply::Welcome(welcome) => self.welcome(&welcome, now)?,
@@ -255,7 +257,7 @@ impl Exchange {
             Reply::Drain => {
                 info!("the governor is draining");
                 self.link = Link::Draining;
-                self.unserved = Some(now);
+                self.lose(now);
             }
             Reply::Error { code, message } => self.error(request, code, message)?,
             Reply::Parked | Reply::Pong => {}
@@ -275,9 +277,13 @@ impl Exchange {
         let until = *self.linger_until.get_or_insert(since + LINGER);
         if !self.out.is_empty() || !self.waiting.is_empty() || now >= until || scarce() {
             self.linger_until = None;
-            for leases in mem::take(&mut self.releases).chunks(RELEASES_PER_FRAME) {
-                self.put(&Request::Release { leases: leases.to_vec() });
+            let mut releases = mem::take(&mut self.releases);
+            for leases in releases.chunks(RELEASES_PER_FRAME) {
+                let request = self.request_id();
+                note(encode_release(leases, request, &mut self.out));
             }
+            releases.clear();
+            self.releases = releases;
         }
     }
 
@@ -310,9 +316,7 @@ impl Exchange {
     /// Writes a frame that fits by construction, and returns its request id.
     fn put(&mut self, message: &Request) -> u32 {
         let request = self.request_id();
-        if let Err(error) = encode_request(message, request, &mut self.out) {
-            warn!(%error, "a frame was left out");
-        }
+        note(encode_request(message, request, &mut self.out));
         request
     }
 
@@ -320,6 +324,13 @@ impl Exchange {
         let counters = self.queue.counters();
         counters.leases.store(u32::try_from(self.held.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
         counters.waiting.store(u32::try_from(self.waiting.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+}
+
+/// What this writes fits by construction.
+fn note(written: Result<(), EncodeError>) {
+    if let Err(error) = written {
+        warn!(%error, "a frame was left out");
     }
 }
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use governor_common::wire::codec::encode_acquire;
 use governor_common::wire::error::EncodeError;
 use governor_common::wire::reply::{Grant, Shed};
-use governor_common::wire::request::{self, Acquire, Request};
+use governor_common::wire::request::{self, Request};
 use tokio::time::Instant;
 use tracing::debug;
 
 use super::{Exchange, Link, Open, Phase, SINCE_TWO, Waiting, millis};
-use crate::ask::Parent;
+use crate::ask::{Parent, Wire};
 use crate::error::Refused;
 
 impl Exchange {
@@ -26,14 +26,14 @@ impl Exchange {
     }
 
     pub(super) fn send_acquire(&mut self, ticket: u64, now: Instant) {
-        let Some(waiting) = self.waiting.get(&ticket) else { return };
+        let Some(waiting) = self.waiting.get(ticket) else { return };
         let parent = match waiting.ask.parent {
             None => None,
             // The daemon would take it for new work.
             Some(parent) if self.version < SINCE_TWO && self.is_hop_of_live(parent) => {
                 return self.begin_hop(ticket, now);
             }
-            Some(parent) => match self.held.get(&parent.slot()).map(|held| (held.phase, held)) {
+            Some(parent) => match self.held.get(parent.slot()).map(|held| (held.phase, held)) {
                 Some((Phase::Counted, held)) => Some(parent.wire(held.state.wire_id())),
                 // It goes when the parent's id is known.
                 Some((Phase::Unregistered | Phase::Registering, _)) => return,
@@ -44,7 +44,7 @@ impl Exchange {
             },
         };
         let request = self.request_id();
-        let Some(waiting) = self.waiting.get_mut(&ticket) else { return };
+        let Some(waiting) = self.waiting.get_mut(ticket) else { return };
         match encode_acquire(waiting.wire(parent, now, self.max_wait), request, &mut self.out) {
             Ok(()) => {
                 self.open.insert(request, Open::Acquire(ticket));
@@ -60,7 +60,7 @@ impl Exchange {
     /// Whether this is one more hop of work that holds a lease, or needs none.
     pub(super) fn is_hop_of_live(&self, parent: Parent) -> bool {
         let Parent::Hop { slot } = parent else { return false };
-        self.held.get(&slot).is_some_and(|held| match held.phase {
+        self.held.get(slot).is_some_and(|held| match held.phase {
             Phase::Counted | Phase::Unregistered | Phase::Registering => true,
             Phase::Uncounted => held.state.free,
             Phase::Ending => false,
@@ -74,20 +74,20 @@ impl Exchange {
 
     pub(super) fn cancel(&mut self, ticket: u64) {
         // A ticket that does not wait was answered: if with a lease, that was dropped with the answer.
-        let Some(Waiting { request: Some(request), .. }) = self.waiting.remove(&ticket) else { return };
-        self.open.remove(&request);
+        let Some(Waiting { request: Some(request), .. }) = self.waiting.remove(ticket) else { return };
+        self.open.remove(request);
         self.put(&Request::Cancel { request });
     }
 
     pub(super) fn fall_back(&mut self, ticket: u64, now: Instant) {
-        let Some(waiting) = self.waiting.get(&ticket) else { return };
+        let Some(waiting) = self.waiting.get(ticket) else { return };
         if waiting.ask.parent.is_some_and(|parent| self.is_hop_of_live(parent)) {
             return self.begin_hop(ticket, now);
         }
         let verdict = self.local.decide(&waiting.ask.wire, self.next_slot, now);
         if let Some(request) = waiting.request {
             // Only a daemon that drains or stands still has it yet.
-            self.open.remove(&request);
+            self.open.remove(request);
             self.put(&Request::Cancel { request });
         }
         let counters = self.queue.counters();
@@ -104,22 +104,20 @@ impl Exchange {
     }
 
     fn turn_away(&mut self, ticket: u64, refused: Refused) {
-        if let Some(waiting) = self.waiting.remove(&ticket) {
+        if let Some(waiting) = self.waiting.remove(ticket) {
             // A caller that is gone does not hear it.
             drop(waiting.reply.send(Err(refused)));
         }
     }
 
-    pub(super) fn grant(&mut self, request: u32, grant: Grant, now: Instant) {
-        let member: Option<Arc<str>> = grant.member.map(Into::into);
-        match self.open.remove(&request) {
+    pub(super) fn grant(&mut self, request: u32, grant: Grant<Arc<str>>, now: Instant) {
+        let member = grant.member;
+        match self.open.remove(request) {
             Some(Open::Acquire(ticket)) => self.begin(ticket, grant.lease, member, false, now),
             Some(Open::Move(slot, reply)) => {
-                let Some(held) = self.held.get(&slot) else { return };
-                let state = held.state.clone();
+                let Some(held) = self.held.get(slot) else { return };
                 if let Some(to) = &member {
-                    self.local.move_member(&state.pool, state.member().as_ref(), to);
-                    state.set_member(Some(to.clone()));
+                    self.local.move_to(&held.state, to.clone());
                 }
                 drop(reply.send(member.ok_or_else(Refused::over)));
             }
@@ -135,27 +133,27 @@ impl Exchange {
     }
 
     pub(super) fn shed(&mut self, request: u32, shed: Shed) {
-        if let Some(Open::Move(slot, _)) = self.open.get(&request) {
+        if let Some(Open::Move(slot, _)) = self.open.get(request) {
             // The daemon took the slot back; the guard's own release would come too late to mean anything.
-            if let Some(held) = self.held.get_mut(slot) {
+            if let Some(held) = self.held.get_mut(*slot) {
                 held.phase = Phase::Uncounted;
                 held.state.over.store(true, Ordering::Release);
-                self.by_id.remove(&held.state.id.load(Ordering::Acquire));
+                self.by_id.remove(held.state.id.load(Ordering::Acquire));
             }
         }
         self.refuse(request, Refused::shed(shed));
     }
 
     pub(super) fn refuse(&mut self, request: u32, refused: Refused) {
-        match self.open.remove(&request) {
+        match self.open.remove(request) {
             Some(Open::Acquire(ticket)) => self.turn_away(ticket, refused),
             Some(Open::Move(_, reply)) => drop(reply.send(Err(refused))),
             Some(Open::Resume(_, _, reply)) => drop(reply.send(Err(refused))),
             Some(Open::Register(slots)) => {
                 for slot in slots {
-                    if self.held.get(&slot).is_some_and(|held| held.phase == Phase::Ending) {
-                        self.held.remove(&slot);
-                    } else if let Some(held) = self.held.get_mut(&slot) {
+                    if self.held.get(slot).is_some_and(|held| held.phase == Phase::Ending) {
+                        self.held.remove(slot);
+                    } else if let Some(held) = self.held.get_mut(slot) {
                         held.phase = Phase::Uncounted;
                     }
                 }
@@ -168,7 +166,7 @@ impl Exchange {
 impl Waiting {
     /// What to say on the wire: bounds shrink by the time already spent. A request that named no wait gets the pool's
     /// own the first time, and what is left of the client's bound when it is said again.
-    fn wire(&mut self, parent: Option<request::Parent>, now: Instant, max_wait: Duration) -> &Acquire {
+    fn wire(&mut self, parent: Option<request::Parent>, now: Instant, max_wait: Duration) -> &Wire {
         let spent = now.saturating_duration_since(self.since);
         let max_wait = self.ask.max_wait.or_else(|| self.sent.then_some(max_wait));
         let wire = &mut self.ask.wire;

@@ -86,7 +86,7 @@ impl LeaseHandle {
     /// The pool.
     #[must_use]
     pub fn pool(&self) -> &str {
-        &self.state.pool
+        &self.state.ask.wire.pool
     }
 
     /// The member to use; `None` for exempt work, and when the fallback never learnt the pool's members.
@@ -122,8 +122,7 @@ impl LeaseHandle {
     /// Waits until the daemon tells that the kernel has closed the client's connection; for ever if it never does, e.g.
     /// because the request named no client. The work may be given up then.
     pub async fn client_gone(&self) {
-        // An error would mean that the lease's state is gone, and this handle is part of it.
-        drop(self.state.client_gone.subscribe().wait_for(|gone| *gone).await);
+        self.state.client_gone().await;
     }
 
     /// The guard was dropped, or the daemon refused to move the lease: it holds no slot any more.
@@ -169,7 +168,7 @@ impl fmt::Debug for LeaseHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease")
             .field("id", &self.id())
-            .field("pool", &self.state.pool)
+            .field("pool", &self.state.ask.wire.pool)
             .field("member", &self.member())
             .field("fallback", &self.state.fallback)
             .field("revoked", &self.revoked())

@@ -5,17 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use governor_common::wire::reply::RevokeReason;
-use governor_common::wire::request::{Acquire, HeldLease};
-use tokio::sync::watch;
+use governor_common::wire::request::HeldLease;
+use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use crate::ask::AcquireRequest;
 
 /// What guard, handles and `exchange` share about one lease.
 pub(crate) struct LeaseState {
     /// Number by which this process knows the lease, never reused.
     pub(crate) slot: u64,
     /// What was asked for. The bounds of its wait mean nothing any more.
-    pub(crate) ask: Acquire,
-    pub(crate) pool: Arc<str>,
+    pub(crate) ask: Box<AcquireRequest>,
     /// It shares the slot of other work, or needs none: nothing is counted for it.
     pub(crate) free: bool,
     /// The lease whose slot a hop shares.
@@ -25,7 +26,9 @@ pub(crate) struct LeaseState {
     pub(crate) granted: Instant,
     pub(crate) id: AtomicU64,
     pub(crate) suspended: AtomicBool,
-    pub(crate) client_gone: watch::Sender<bool>,
+    client_gone: AtomicBool,
+    /// Calls whoever waits for that.
+    client_goes: Notify,
     member: Mutex<Option<Arc<str>>>,
     /// Milliseconds from `granted` to the last touch.
     touched_ms: AtomicU64,
@@ -38,7 +41,7 @@ pub(crate) struct LeaseState {
 pub(crate) struct Beginning {
     pub(crate) slot: u64,
     pub(crate) id: u64,
-    pub(crate) ask: Acquire,
+    pub(crate) ask: Box<AcquireRequest>,
     pub(crate) free: bool,
     pub(crate) shares: Option<u64>,
     pub(crate) member: Option<Arc<str>>,
@@ -52,7 +55,6 @@ impl LeaseState {
         let Beginning { slot, id, ask, free, shares, member, waited, fallback, granted } = beginning;
         Arc::new(Self {
             slot,
-            pool: ask.pool.as_str().into(),
             ask,
             free,
             shares,
@@ -61,7 +63,8 @@ impl LeaseState {
             granted,
             id: AtomicU64::new(id),
             suspended: AtomicBool::new(false),
-            client_gone: watch::Sender::new(false),
+            client_gone: AtomicBool::new(false),
+            client_goes: Notify::new(),
             member: Mutex::new(member),
             touched_ms: AtomicU64::new(0),
             tracked: AtomicBool::new(false),
@@ -113,22 +116,41 @@ impl LeaseState {
     /// This lease as a daemon that does not know it is told of it.
     pub(crate) fn held(&self, now: Instant, suspended: bool) -> HeldLease {
         let age = now.saturating_duration_since(self.granted);
+        let (ask, name) = (&self.ask.wire, |name: &Option<Arc<str>>| name.as_deref().map(str::to_owned));
         HeldLease {
             lease: self.wire_id(),
-            pool: self.pool.to_string(),
-            key: self.ask.key,
-            label: self.ask.label.clone(),
-            org: self.ask.org,
-            class: self.ask.class.clone(),
-            priority: self.ask.priority,
-            traffic: self.ask.traffic.clone(),
-            member: self.member().map(|member| member.to_string()),
-            kind: self.ask.kind,
+            pool: ask.pool.to_string(),
+            key: ask.key,
+            label: name(&ask.label),
+            org: ask.org,
+            class: name(&ask.class),
+            priority: ask.priority,
+            traffic: name(&ask.traffic),
+            member: name(&self.member()),
+            kind: ask.kind,
             age_ms: u32::try_from(age.as_millis()).unwrap_or(u32::MAX),
             suspended,
-            client: self.ask.client,
-            ends_with_client: self.ask.ends_with_client,
-            site: self.ask.site.clone(),
+            client: ask.client,
+            ends_with_client: ask.ends_with_client,
+            site: name(&ask.site),
+        }
+    }
+
+    /// The kernel closed the client's connection.
+    pub(crate) fn lose_client(&self) {
+        self.client_gone.store(true, Ordering::Release);
+        self.client_goes.notify_waiters();
+    }
+
+    /// Waits until then.
+    pub(super) async fn client_gone(&self) {
+        loop {
+            // It hears every call from here on, whether it is awaited already or not.
+            let called = self.client_goes.notified();
+            if self.client_gone.load(Ordering::Acquire) {
+                return;
+            }
+            called.await;
         }
     }
 

@@ -47,11 +47,7 @@ impl Settings {
         }
         match (self.classify)(head) {
             Route::Counted(endpoint) => {
-                let mut ask = self.ask(head, endpoint);
-                if let Some(ChildOf(parent)) = parent.filter(|ChildOf(parent)| self.is_ours(parent)) {
-                    ask = ask.child_of(&parent);
-                }
-                let lease = self.governor.acquire(ask).await?;
+                let lease = self.governor.acquire_boxed(self.ask(head, endpoint, parent)).await?;
                 let handle = lease.handle();
                 let custody = Custody::of(lease);
                 head.extensions.insert(handle.clone());
@@ -67,19 +63,24 @@ impl Settings {
     }
 
     /// What to ask for. The gateway's own authentication has the last word on who asks.
-    fn ask(&self, head: &Parts, endpoint: &str) -> AcquireRequest {
-        let ask = AcquireRequest::at(self.pool.to_string(), format!("{} {endpoint}", self.site)).endpoint(endpoint);
+    fn ask(&self, head: &Parts, endpoint: &'static str, parent: Option<ChildOf>) -> Box<AcquireRequest> {
+        let place = self.places.of(endpoint);
+        let ask = AcquireRequest::at(self.pool.clone(), place.site).endpoint(place.endpoint.clone());
         let ask = (self.extract)(&self.governor, head, ask);
         let mut ask = self.trusted.fill(&self.governor, head, ask);
         if let Some(caller) = head.extensions.get::<super::Caller>() {
             ask = caller.fill(&self.governor, ask);
         }
         // An extractor that began anew knows nothing of these.
-        ask.wire.endpoint.get_or_insert_with(|| endpoint.to_owned());
+        ask.wire.endpoint.get_or_insert(place.endpoint);
         if ask.wire.client.is_none() {
             ask.wire.client = client(&head.extensions);
         }
-        if self.ends_with_client { ask.ends_with_client() } else { ask }
+        ask.wire.ends_with_client |= self.ends_with_client;
+        if let Some(ChildOf(parent)) = parent.filter(|ChildOf(parent)| self.is_ours(parent)) {
+            ask = ask.child_of(&parent);
+        }
+        Box::new(ask)
     }
 
     /// Live, and of the same session: a lease of another daemon's pool is none of this one's work.

@@ -19,14 +19,14 @@ use governor_common::wire::request::{Kind, Priority};
 pub struct Caller {
     key: Option<Arc<[u8]>>,
     org: Option<Arc<[u8]>>,
-    label: Option<String>,
-    class: Option<String>,
+    label: Option<Arc<str>>,
+    class: Option<Arc<str>>,
     priority: Option<Priority>,
-    traffic: Option<String>,
-    pool: Option<String>,
-    candidates: Vec<String>,
-    sticky: Option<String>,
-    reattach: Option<String>,
+    traffic: Option<Arc<str>>,
+    pool: Option<Arc<str>>,
+    candidates: Vec<Arc<str>>,
+    sticky: Option<Arc<str>>,
+    reattach: Option<Arc<str>>,
 }
 
 impl Caller {
@@ -52,14 +52,14 @@ impl Caller {
 
     /// As in [`AcquireRequest::label`].
     #[must_use]
-    pub fn label(mut self, label: impl Into<String>) -> Self {
+    pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
         self.label = Some(label.into());
         self
     }
 
     /// As in [`AcquireRequest::class`].
     #[must_use]
-    pub fn class(mut self, class: impl Into<String>) -> Self {
+    pub fn class(mut self, class: impl Into<Arc<str>>) -> Self {
         self.class = Some(class.into());
         self
     }
@@ -73,28 +73,28 @@ impl Caller {
 
     /// As in [`AcquireRequest::traffic`].
     #[must_use]
-    pub fn traffic(mut self, traffic: impl Into<String>) -> Self {
+    pub fn traffic(mut self, traffic: impl Into<Arc<str>>) -> Self {
         self.traffic = Some(traffic.into());
         self
     }
 
     /// Another pool than the layer's.
     #[must_use]
-    pub fn pool(mut self, pool: impl Into<String>) -> Self {
+    pub fn pool(mut self, pool: impl Into<Arc<str>>) -> Self {
         self.pool = Some(pool.into());
         self
     }
 
     /// Members this caller may use, for a key that is scoped to some.
     #[must_use]
-    pub fn candidates(mut self, members: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn candidates(mut self, members: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
         self.candidates = members.into_iter().map(Into::into).collect();
         self
     }
 
     /// Preferred member.
     #[must_use]
-    pub fn sticky(mut self, member: impl Into<String>) -> Self {
+    pub fn sticky(mut self, member: impl Into<Arc<str>>) -> Self {
         self.sticky = Some(member.into());
         self
     }
@@ -102,43 +102,44 @@ impl Caller {
     /// The request re-attaches to an upstream session that runs on `member`: it bypasses fair share, may use that member's
     /// reserve, and uses no other.
     #[must_use]
-    pub fn reattach(mut self, member: impl Into<String>) -> Self {
+    pub fn reattach(mut self, member: impl Into<Arc<str>>) -> Self {
         self.reattach = Some(member.into());
         self
     }
 
     pub(super) fn fill(&self, governor: &Governor, mut ask: AcquireRequest) -> AcquireRequest {
+        let wire = &mut ask.wire;
         if let Some(pool) = &self.pool {
-            ask = ask.in_pool(pool);
+            wire.pool = pool.clone();
         }
         if let Some(key) = &self.key {
-            ask = ask.key(governor.key(key));
+            wire.key = Some(governor.key(key));
         }
         if let Some(org) = &self.org {
-            ask = ask.org(governor.key(org));
-        }
-        if let Some(label) = &self.label {
-            ask = ask.label(label);
-        }
-        if let Some(class) = &self.class {
-            ask = ask.class(class);
+            wire.org = Some(governor.key(org));
         }
         if let Some(priority) = self.priority {
-            ask = ask.priority(priority);
-        }
-        if let Some(traffic) = &self.traffic {
-            ask = ask.traffic(traffic);
+            wire.priority = priority;
         }
         if !self.candidates.is_empty() {
-            ask = ask.candidates(&self.candidates);
+            wire.candidates.clone_from(&self.candidates);
         }
-        if let Some(sticky) = &self.sticky {
-            ask = ask.sticky(sticky);
+        if self.reattach.is_some() {
+            wire.kind = Kind::Reattach;
         }
-        match &self.reattach {
-            Some(member) => ask.sticky(member).kind(Kind::Reattach),
-            None => ask,
-        }
+        fill(&mut wire.label, &self.label);
+        fill(&mut wire.class, &self.class);
+        fill(&mut wire.traffic, &self.traffic);
+        fill(&mut wire.sticky, &self.sticky);
+        fill(&mut wire.sticky, &self.reattach);
+        ask
+    }
+}
+
+/// What is known wins.
+fn fill(asked: &mut Option<Arc<str>>, known: &Option<Arc<str>>) {
+    if known.is_some() {
+        asked.clone_from(known);
     }
 }
 

@@ -10,6 +10,7 @@ use http::request::Parts;
 use tower::Layer;
 
 use super::caller::{TrustedHeaders, bearer_or_api_key};
+use super::places::Places;
 use super::service::GovernorService;
 use crate::ask::{AcquireRequest, place};
 use crate::client::Governor;
@@ -32,7 +33,7 @@ pub struct GovernorLayer {
 pub(super) struct Settings {
     pub(super) governor: Governor,
     pub(super) pool: Arc<str>,
-    pub(super) site: Arc<str>,
+    pub(super) places: Arc<Places>,
     pub(super) extract: Arc<Extract>,
     pub(super) trusted: TrustedHeaders,
     pub(super) classify: Arc<Classify>,
@@ -53,7 +54,7 @@ impl GovernorLayer {
             settings: Arc::new(Settings {
                 governor,
                 pool: pool.into(),
-                site: place(Location::caller()).into(),
+                places: Arc::new(Places::at(place(Location::caller()))),
                 extract: Arc::new(bearer_or_api_key),
                 trusted: TrustedHeaders::none(),
                 classify: Arc::new(routes::of),

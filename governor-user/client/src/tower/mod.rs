@@ -22,6 +22,7 @@ mod connection;
 mod custody;
 mod hold;
 mod layer;
+mod places;
 mod service;
 
 pub use admit::ChildOf;

@@ -55,8 +55,8 @@ where
         let clone = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, clone);
         let settings = self.settings.clone();
+        let (mut head, body) = request.into_parts();
         Box::pin(async move {
-            let (mut head, body) = request.into_parts();
             let Admitted { hold, lease } = match settings.admit(&mut head).await {
                 Ok(admitted) => admitted,
                 Err(refused) => {
