@@ -29,6 +29,16 @@ impl Socket {
         registered(stream.into(), Interest::READABLE).map(Self)
     }
 
+    /// Reads into the front of `chunk`, which is not empty, from any thread and without waiting. 0 is the end.
+    ///
+    /// # Errors
+    ///
+    /// The socket's; `EAGAIN` when there is nothing to read.
+    pub fn try_read(&self, chunk: &mut [u8]) -> rustix::io::Result<usize> {
+        let (count, _) = recv(&self.0, chunk, RecvFlags::DONTWAIT)?;
+        Ok(count)
+    }
+
     /// Waits until there is something to read, and reads it into the front of `chunk`, which is not empty. 0 is the end.
     /// Dropping the future loses nothing.
     ///
@@ -37,8 +47,8 @@ impl Socket {
     /// The socket's.
     pub async fn read(&self, chunk: &mut [u8]) -> io::Result<usize> {
         let room = chunk.len();
-        let all = |fd: BorrowedFd<'_>| {
-            let (count, _) = recv(fd, &mut *chunk, RecvFlags::DONTWAIT)?;
+        let all = |_: BorrowedFd<'_>| {
+            let count = self.try_read(chunk)?;
             // What did not fill the room was all there was: no second call to find that out.
             Ok((count, count < room))
         };

@@ -1,7 +1,8 @@
 //! The line to the daemon as every handle, every lease and the session's task share it. Commands are queued from any
 //! thread. Whoever asks for a slot takes up what is queued and writes to the socket itself, unless somebody else is just
-//! doing that, who then looks again before he is done: no task is woken on the way out. What is not in such a hurry rings
-//! for the session's task (`session`), and a release that somebody will look for soon anyway does not even that.
+//! doing that, who then looks again before he is done: no task is woken on the way out, and none on the way back when the
+//! answer is there at once. What is not in such a hurry rings for the session's task (`session`), and a release that
+//! somebody will look for soon anyway does not even that.
 //! Decides nothing.
 
 use std::collections::VecDeque;
@@ -73,6 +74,15 @@ pub(crate) enum Next {
     Closed,
 }
 
+/// What there is to do after a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// What else is due.
+    Turn,
+    /// More reading: answers were handed out, and that is all.
+    Reading,
+}
+
 impl Line {
     fn new(talk: Talk, counters: Arc<Counters>) -> Self {
         Self { inbox: Mutex::default(), talk: Mutex::new(talk), bell: Notify::new(), counters }
@@ -103,6 +113,7 @@ impl Line {
                 Ok(mut talk) => {
                     let now = Instant::now();
                     self.take_up(&mut talk, now);
+                    talk.look(now);
                     if talk.needs_task() {
                         self.bell.notify_one();
                     }
@@ -138,6 +149,17 @@ impl Line {
     /// The conversation, for the session's task. `None` when a panic cut into it: nothing is known of it any more.
     pub(crate) fn talk(&self) -> Option<MutexGuard<'_, Talk>> {
         self.talk.lock().ok()
+    }
+
+    /// Takes what has come, for the session's task: what it does then, and whether that was surely all.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Talk::read`].
+    pub(crate) fn listen(&self) -> rustix::io::Result<(After, bool)> {
+        let Some(mut talk) = self.talk() else { return Ok((After::Turn, true)) };
+        let all = talk.read(Instant::now())?;
+        Ok((if talk.needs_task() { After::Turn } else { After::Reading }, all))
     }
 
     /// What the task does next. `attended`: it looks soon enough for releases, by itself.

@@ -8,10 +8,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
-use governor_common::wire::codec::read_reply;
-use governor_common::wire::error::ParseError;
-use governor_common::wire::frame::next_frame;
 use governor_common::wire::reply::Overload;
 use governor_common::wire::socket::Socket;
 use tokio::net::UnixStream;
@@ -24,12 +20,12 @@ use crate::alarm::Alarm;
 use crate::client::View;
 use crate::config::Config;
 use crate::exchange::{Broken, Exchange, Said};
-use crate::line::{Line, Next, Queue};
+use crate::line::{After, Line, Next, Queue};
 use crate::signals::{self, Greeting, Shown};
 use crate::talk::Talk;
 
-/// Room for one read.
-const READ_CHUNK: usize = 16 * 1024;
+/// Room for one read of a greeting.
+const GREETING: usize = 1024;
 
 /// Pause after a first failure, doubled after each further one up to `LONGEST_PAUSE`.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
@@ -62,8 +58,7 @@ pub(crate) fn start(config: Config) -> (Queue, View) {
         line: queue.line(),
         socket: None,
         page: page_sender,
-        chunk: vec![0; READ_CHUNK].into(),
-        inbound: BytesMut::new(),
+        greeting: vec![0; GREETING].into(),
         pause: SHORTEST_PAUSE,
         attempt_at: now,
         timer: Alarm::new(now),
@@ -79,10 +74,8 @@ struct Session {
     /// `None` while there is no connection.
     socket: Option<Arc<Socket>>,
     page: watch::Sender<Option<Arc<Shown>>>,
-    /// Where reads go.
-    chunk: Box<[u8]>,
-    /// What was read and is no whole frame yet.
-    inbound: BytesMut,
+    /// Where greetings are read to.
+    greeting: Box<[u8]>,
     pause: Duration,
     attempt_at: Instant,
     timer: Alarm,
@@ -101,21 +94,12 @@ struct Wants {
 
 /// What the socket has.
 enum Sign {
-    /// A greeting, or a part of it, in the front of the chunk.
+    /// A greeting, or a part of it.
     Greeting(io::Result<Greeting>),
-    /// So many bytes, there too.
-    Read(io::Result<usize>),
+    /// Something else, which the conversation has taken.
+    Read(io::Result<After>),
     /// Room for more.
     Room,
-}
-
-/// What there is to do after a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum After {
-    /// A turn like any other.
-    Turn,
-    /// More reading: the answers were handed out, and that is all.
-    Reading,
 }
 
 impl Session {
@@ -142,16 +126,19 @@ impl Session {
     /// Reads until there is something else to do.
     async fn wait(&mut self, wants: Wants) {
         loop {
-            tokio::select! {
+            let line = &self.line;
+            let sign = tokio::select! {
                 biased;
-                () = self.line.called() => return,
+                () = line.called() => return,
                 () = self.timer.rings() => return,
                 () = self.linger.rings() => return,
-                sign = sign(self.socket.as_deref(), &mut self.chunk, wants) => {
-                    if self.read(sign) == After::Turn {
-                        return;
-                    }
-                }
+                sign = sign(self.socket.as_deref(), line, &mut self.greeting, wants) => sign,
+            };
+            match sign {
+                Sign::Read(Ok(After::Reading)) => {}
+                Sign::Read(Ok(After::Turn)) | Sign::Room => return,
+                Sign::Greeting(read) => return self.greet(read),
+                Sign::Read(Err(error)) => return self.greet(Err(error)),
             }
         }
     }
@@ -166,12 +153,9 @@ impl Session {
             let still = self.page.borrow().as_ref().map(|page| page.is_stale());
             talk.exchange.handle_heartbeat(still, now);
         }
-        let mut ended = talk.exchange.handle_timeout(now);
+        let ended = talk.exchange.handle_timeout(now);
         talk.write(now, now);
-        if talk.is_broken() {
-            ended = ended.and(Err(Broken::Retry));
-        }
-        if let Err(broken) = ended {
+        if let Err(broken) = ended.and_then(|()| talk.broken()) {
             self.disconnect(&mut talk, broken, now);
             // What waits may be decided without the daemon now.
             return Some((Next::Busy, Wants::default()));
@@ -195,7 +179,6 @@ impl Session {
             Ok(socket) => {
                 let socket = Arc::new(socket);
                 self.socket = Some(socket.clone());
-                self.inbound.clear();
                 // It belongs to the daemon that was; whoever looks meanwhile is told what frames say.
                 self.page.send_replace(None);
                 if let Some(mut talk) = self.line.talk() {
@@ -228,66 +211,28 @@ impl Session {
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
 
-    fn read(&mut self, sign: Sign) -> After {
+    /// Takes the greeting, or a part of it, and the page that comes along.
+    fn greet(&mut self, read: io::Result<Greeting>) {
         let line = self.line.clone();
-        let (Some(mut talk), now) = (line.talk(), Instant::now()) else { return After::Turn };
-        let (heard, after) = match sign {
-            Sign::Room => (Ok(()), After::Turn),
-            Sign::Greeting(read) => {
-                (self.receive(read).and_then(|count| self.hear(count, &mut talk, now)), After::Turn)
+        let (Some(mut talk), now) = (line.talk(), Instant::now()) else { return };
+        match read {
+            Ok(Greeting { count: 0, .. }) => self.lose(&mut talk, &ErrorKind::UnexpectedEof.into(), now),
+            Err(error) => self.lose(&mut talk, &error, now),
+            Ok(Greeting { count, descriptor }) => {
+                if let Some(descriptor) = descriptor {
+                    signals::show(descriptor, &self.page);
+                }
+                talk.hear(self.greeting.get(..count).unwrap_or_default(), now);
+                if talk.exchange.is_open() {
+                    self.pause = SHORTEST_PAUSE;
+                }
             }
-            Sign::Read(read) => (self.take(read).and_then(|count| self.hear(count, &mut talk, now)), After::Reading),
-        };
-        if let Err(broken) = heard {
-            self.disconnect(&mut talk, broken, now);
-            return After::Turn;
         }
-        talk.write(now, now);
-        if talk.needs_task() { After::Turn } else { after }
     }
 
-    /// How many bytes came.
-    fn take(&self, read: io::Result<usize>) -> Result<usize, Broken> {
-        let error = match read {
-            Ok(0) => ErrorKind::UnexpectedEof.into(),
-            Ok(count) => return Ok(count),
-            Err(error) => error,
-        };
+    fn lose(&mut self, talk: &mut Talk, error: &io::Error, now: Instant) {
         debug!(%error, socket = %self.path.display(), "the connection to the governor broke");
-        Err(Broken::Retry)
-    }
-
-    /// The page comes with the greeting.
-    fn receive(&self, read: io::Result<Greeting>) -> Result<usize, Broken> {
-        let read = read.map(|Greeting { count, descriptor }| {
-            if let Some(descriptor) = descriptor {
-                signals::show(descriptor, &self.page);
-            }
-            count
-        });
-        self.take(read)
-    }
-
-    /// Hands every whole frame to the exchange, mostly from where it was read to.
-    fn hear(&mut self, count: usize, talk: &mut Talk, now: Instant) -> Result<(), Broken> {
-        let fresh = self.chunk.get(..count).unwrap_or_default();
-        let heard = if self.inbound.is_empty() {
-            let mut left = fresh;
-            hear(&mut left, talk, now)?;
-            self.inbound.extend_from_slice(left);
-            count - left.len()
-        } else {
-            self.inbound.extend_from_slice(fresh);
-            let mut left = &self.inbound[..];
-            hear(&mut left, talk, now)?;
-            let heard = self.inbound.len() - left.len();
-            self.inbound.advance(heard);
-            heard
-        };
-        if heard > 0 {
-            self.pause = SHORTEST_PAUSE;
-        }
-        Ok(())
+        self.disconnect(talk, Broken::Retry, now);
     }
 
     /// Everyone is gone: says the last releases and hangs up.
@@ -306,44 +251,20 @@ impl Drop for Session {
     }
 }
 
-/// Waits until the connection, if there is one, has something to read, which is then in the front of `chunk`, or room for
-/// what is to be written.
-async fn sign(socket: Option<&Socket>, chunk: &mut [u8], wants: Wants) -> Sign {
+/// Waits until the connection, if there is one, has something to read or room for what is to be written.
+async fn sign(socket: Option<&Socket>, line: &Line, greeting: &mut [u8], wants: Wants) -> Sign {
     let Some(socket) = socket else { return future::pending().await };
     let read = async {
         if wants.greeting {
-            Sign::Greeting(signals::receive(socket, chunk).await)
+            Sign::Greeting(signals::receive(socket, greeting).await)
         } else {
-            Sign::Read(socket.read(chunk).await)
+            Sign::Read(socket.read_with(|_| line.listen()).await)
         }
     };
     tokio::select! {
         sign = read => sign,
         // An error shows at the next write.
         _ = socket.writable(), if wants.room => Sign::Room,
-    }
-}
-
-/// Hands every whole frame at the front of `bytes` to the exchange.
-fn hear(bytes: &mut &[u8], talk: &mut Talk, now: Instant) -> Result<(), Broken> {
-    loop {
-        let frame = match next_frame(bytes) {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return Ok(()),
-            Err(error) => {
-                warn!(%error, "the governor's bytes make no sense");
-                return Err(Broken::Retry);
-            }
-        };
-        match read_reply(frame) {
-            Ok(reply) => talk.exchange.handle_reply(reply, frame.request, now)?,
-            // A newer daemon may say what this build need not understand.
-            Err(error @ ParseError::Unknown { .. }) => debug!(%error, "skipped a frame"),
-            Err(error @ ParseError::Malformed { .. }) => {
-                warn!(%error, "the governor's bytes make no sense");
-                return Err(Broken::Retry);
-            }
-        }
     }
 }
 

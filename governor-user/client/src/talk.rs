@@ -1,28 +1,38 @@
-//! The conversation (`exchange`) together with the socket it is written to: whoever has it in hand says what there is to
-//! say, from any thread and without waiting. Reads nothing; connecting, reading and waiting are the session's task's.
+//! The conversation (`exchange`) together with its socket: whoever has it in hand says what there is to say and takes what
+//! has come, from any thread and without waiting. Connecting, greeting and waiting are the session's task's.
 
 use std::collections::VecDeque;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::mem;
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
 use governor_common::wire::socket::Socket;
+use rustix::io::Errno;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::exchange::{Exchange, Unanswered};
+use crate::exchange::{Broken, Exchange, Unanswered};
+use crate::haste::Haste;
+use crate::inbound::Inbound;
 use crate::line::Command;
 use crate::signals::Shown;
+
+/// Room for one read.
+const READ_CHUNK: usize = 16 * 1024;
 
 /// What is behind the line's lock.
 pub(crate) struct Talk {
     pub(crate) exchange: Exchange,
     /// `None` while there is no connection.
     socket: Option<Arc<Socket>>,
-    /// The connection broke at a write.
-    broken: bool,
+    /// The connection cannot go on; the task closes it.
+    broken: Option<Broken>,
+    /// Where reads go.
+    chunk: Box<[u8]>,
+    inbound: Inbound,
+    haste: Haste,
     page: watch::Receiver<Option<Arc<Shown>>>,
     /// When the task looks by itself.
     pub(crate) alarm: Option<Instant>,
@@ -32,18 +42,29 @@ pub(crate) struct Talk {
 
 impl Talk {
     pub(crate) fn new(exchange: Exchange, page: watch::Receiver<Option<Arc<Shown>>>) -> Self {
-        Self { exchange, socket: None, broken: false, page, alarm: None, spare: VecDeque::new() }
+        Self {
+            exchange,
+            socket: None,
+            broken: None,
+            chunk: vec![0; READ_CHUNK].into(),
+            inbound: Inbound::default(),
+            haste: Haste::new(),
+            page,
+            alarm: None,
+            spare: VecDeque::new(),
+        }
     }
 
     /// A connection stands.
     pub(crate) fn connected(&mut self, socket: Arc<Socket>, now: Instant) {
-        (self.socket, self.broken) = (Some(socket), false);
+        (self.socket, self.broken) = (Some(socket), None);
+        self.inbound.clear();
         self.exchange.handle_connected(now);
     }
 
     /// There is none any more.
     pub(crate) fn disconnected(&mut self, now: Instant) {
-        (self.socket, self.broken) = (None, false);
+        (self.socket, self.broken) = (None, None);
         self.exchange.handle_disconnected(now);
     }
 
@@ -52,7 +73,7 @@ impl Talk {
     pub(crate) fn write(&mut self, release_since: Instant, now: Instant) {
         let page = &self.page;
         self.exchange.say_releases(|| is_scarce(page), release_since, now);
-        let Some(socket) = self.socket.as_ref().filter(|_| !self.broken) else { return };
+        let Some(socket) = self.socket.as_ref().filter(|_| self.broken.is_none()) else { return };
         let out = self.exchange.poll_output();
         while !out.is_empty() {
             match socket.try_write(out) {
@@ -60,10 +81,49 @@ impl Talk {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) => {
                     debug!(%error, "the connection to the governor broke");
-                    self.broken = true;
+                    self.broken = Some(Broken::Retry);
                     return;
                 }
             }
+        }
+    }
+
+    /// Takes what has come, and says whether that was surely all.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`: nothing has come. `EINTR`: it is not known. What else goes wrong breaks the connection.
+    pub(crate) fn read(&mut self, now: Instant) -> rustix::io::Result<bool> {
+        let Some(socket) = self.socket.as_ref().filter(|_| self.broken.is_none()) else { return Ok(true) };
+        let error = match socket.try_read(&mut self.chunk) {
+            Ok(count @ 1..) => {
+                let all = count < self.chunk.len();
+                let fresh = self.chunk.get(..count).unwrap_or_default();
+                self.broken = self.inbound.hear(fresh, &mut self.exchange, now).err();
+                // Answers may give something back that nobody waited for.
+                self.write(now, now);
+                return Ok(all);
+            }
+            Ok(0) => ErrorKind::UnexpectedEof.into(),
+            Err(error @ (Errno::AGAIN | Errno::INTR)) => return Err(error),
+            Err(error) => io::Error::from(error),
+        };
+        debug!(%error, "the connection to the governor broke");
+        self.broken = Some(Broken::Retry);
+        Ok(true)
+    }
+
+    /// Takes what came with the greeting.
+    pub(crate) fn hear(&mut self, fresh: &[u8], now: Instant) {
+        self.broken = self.inbound.hear(fresh, &mut self.exchange, now).err();
+        self.write(now, now);
+    }
+
+    /// After a question: takes its answer, if it is there already.
+    pub(crate) fn look(&mut self, now: Instant) {
+        if self.exchange.is_asking() && self.haste.looks() {
+            let something = self.read(now).is_ok();
+            self.haste.found(something);
         }
     }
 
@@ -72,16 +132,16 @@ impl Talk {
         !self.exchange.poll_output().is_empty()
     }
 
-    /// A write failed.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.broken
+    /// Why the connection cannot go on, if so.
+    pub(crate) fn broken(&self) -> Result<(), Broken> {
+        self.broken.map_or(Ok(()), Err)
     }
 
     /// Only the task can go on from here, or it has to look earlier than it would.
     pub(crate) fn needs_task(&mut self) -> bool {
         let earlier = |at: Instant| self.alarm.is_none_or(|alarm| at < alarm);
         let due = [self.exchange.poll_timeout(), self.exchange.lingers_until()];
-        self.broken || due.into_iter().flatten().any(earlier) || (self.socket.is_some() && self.is_writing())
+        self.broken.is_some() || due.into_iter().flatten().any(earlier) || (self.socket.is_some() && self.is_writing())
     }
 
     /// Whether slots may be scarce.

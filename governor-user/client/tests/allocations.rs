@@ -36,16 +36,15 @@ fn grants(mut proxy: UnixStream) {
     while let Ok(count @ 1..) = proxy.read(&mut chunk) {
         heard.extend_from_slice(&chunk[..count]);
         while let Some(frame) = decode_frame(&mut heard).unwrap() {
-            let reply = match parse_request(&frame).unwrap() {
-                Frame::Hello(_) => {
-                    Reply::Welcome(Welcome { version: VERSION, session: 1, epoch: 1, lease_ttl_ms: 3_600_000 })
-                }
-                Frame::Acquire(_) => {
-                    lease += 1;
-                    Reply::Grant(Grant { lease, member: Some("m1".to_owned()), waited_ms: 0 })
-                }
-                Frame::Ping => Reply::Pong,
-                _ => continue,
+            let request = parse_request(&frame).unwrap();
+            let welcome = Welcome { version: VERSION, session: 1, epoch: 1, lease_ttl_ms: 3_600_000 };
+            let reply = if matches!(request, Frame::Hello(_)) {
+                Reply::Welcome(welcome)
+            } else if matches!(request, Frame::Acquire(_)) {
+                lease += 1;
+                Reply::Grant(Grant { lease, member: Some("m1".to_owned()), waited_ms: 0 })
+            } else {
+                continue;
             };
             encode_reply(&reply, frame.request, &mut said).unwrap();
         }

@@ -171,7 +171,8 @@ fn put_release(body: &mut BytesMut, leases: &[u64]) {
 }
 
 fn put_acquire<S: AsRef<str>>(body: &mut BytesMut, acquire: &Acquire<S>) {
-    let put_opt_name = |body: &mut BytesMut, tag, name: &Option<S>| put_opt_name(body, tag, name.as_ref().map(S::as_ref));
+    let put_opt_name =
+        |body: &mut BytesMut, tag, name: &Option<S>| put_opt_name(body, tag, name.as_ref().map(S::as_ref));
     body.put_u8(kind_code(acquire.kind));
     put_name(body, tag::POOL, acquire.pool.as_ref());
     put_opt_key(body, tag::KEY, acquire.key);

@@ -97,10 +97,7 @@ impl Exchange {
         let counted = self.held.in_order(|held| held.phase == Phase::Counted);
         let states = counted.into_iter().filter_map(|slot| Some(&self.held.get(slot)?.state));
         let renewals: Vec<Renewal> = states
-            .map(|state| Renewal {
-                lease: state.id.load(Ordering::Acquire),
-                idle_ms: state.idle(now).map(millis),
-            })
+            .map(|state| Renewal { lease: state.id.load(Ordering::Acquire), idle_ms: state.idle(now).map(millis) })
             .collect();
         for leases in renewals.chunks(RENEWALS_PER_FRAME) {
             self.put(&Request::Renew { leases: leases.to_vec() });

@@ -223,8 +223,13 @@ impl Exchange {
         self.link == Link::Greeting
     }
 
+    /// A request is out, and the daemon answers.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.link == Link::Up && !self.waiting.is_empty()
+    }
+
     /// Frames other than `Hello` may be written.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         matches!(self.link, Link::Up | Link::Still | Link::Draining)
     }
 }

@@ -1,13 +1,11 @@
 //! Things by the number they go by. A look-up costs the same with ten and with ten thousand, an empty table keeps its room,
 //! and what is done to all of them is done in order of their numbers wherever the order shows.
 
-#[expect(clippy::disallowed_types, reason = "no order shows: see `in_order`")]
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::mem;
 
 /// Values by number.
-#[expect(clippy::disallowed_types, reason = "see above")]
 pub(super) struct Table<K, V>(HashMap<K, V, BuildHasherDefault<Spread>>);
 
 impl<K, V> Default for Table<K, V> {

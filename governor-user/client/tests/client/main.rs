@@ -3,6 +3,7 @@
 
 mod fallback;
 mod guide;
+mod haste;
 mod heartbeat;
 mod idle;
 mod interleavings;

@@ -159,7 +159,11 @@ impl Talk {
     pub(crate) async fn say(&mut self, reply: &Reply, request: u32) {
         let mut bytes = BytesMut::new();
         encode_reply(reply, request, &mut bytes).unwrap();
-        self.stream.write_all(&bytes).await.unwrap();
+        self.send(&bytes).await;
+    }
+
+    pub(crate) async fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
     }
 
     /// Expects an acquire and returns its request id.
