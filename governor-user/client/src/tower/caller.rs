@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use governor_common::wire::MAX_NAME;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderName, header};
 
 use crate::ask::AcquireRequest;
 use crate::client::Governor;
@@ -248,14 +248,18 @@ impl TrustedHeaders {
     }
 }
 
+/// Where Anthropic's clients put their key.
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
 /// The default extractor: the token of `Authorization: Bearer`, else `x-api-key`, as a keyed hash. A request with
 /// neither has no key: it bypasses fair share and counts in the pool.
 #[must_use]
 pub fn bearer_or_api_key(governor: &Governor, head: &Parts, ask: AcquireRequest) -> AcquireRequest {
+    let said = |raw: &[u8]| !raw.is_empty();
     let bearer = head.headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
-    let api_key = head.headers.get("x-api-key").map(HeaderValue::as_bytes);
-    let mut raw = [bearer, api_key].into_iter().flatten().map(<[u8]>::trim_ascii).filter(|raw| !raw.is_empty());
-    match raw.next() {
+    let bearer = bearer.map(<[u8]>::trim_ascii).filter(|raw| said(raw));
+    let api_key = || head.headers.get(API_KEY).map(|value| value.as_bytes().trim_ascii()).filter(|raw| said(raw));
+    match bearer.or_else(api_key) {
         Some(raw) => ask.key(governor.key(raw)),
         None => ask,
     }

@@ -66,10 +66,10 @@ where
             };
             let connection = admit::connection(&head.extensions).cloned();
             let connects = head.method == Method::CONNECT;
-            let answer = inner.call(Request::from_parts(head, body));
+            let mut answer = pin!(inner.call(Request::from_parts(head, body)));
             let mut response = match lease.filter(|_| settings.ends_with_client) {
                 None => answer.await?,
-                Some(lease) => match unless_gone(&lease, answer).await {
+                Some(lease) => match unless_gone(&lease, answer.as_mut()).await {
                     Some(answer) => answer?,
                     None => return Ok(nobody_there().map(LeaseBody::refusal)),
                 },
@@ -86,11 +86,10 @@ where
 }
 
 /// The answer, or `None` as soon as the kernel tells that nobody is there to have it.
-async fn unless_gone<F: Future>(lease: &LeaseHandle, answer: F) -> Option<F::Output> {
-    let mut answer = pin!(answer);
+async fn unless_gone<F: Future>(lease: &LeaseHandle, answer: Pin<&mut F>) -> Option<F::Output> {
     tokio::select! {
         biased;
-        answer = &mut answer => Some(answer),
+        answer = answer => Some(answer),
         () = lease.client_gone() => None,
     }
 }
