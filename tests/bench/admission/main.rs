@@ -48,8 +48,8 @@ struct Scale {
 const FULL: Scale = Scale {
     pairs: 30,
     window: Duration::from_millis(300),
-    rounds: 12,
-    gateway: Duration::from_millis(1500),
+    rounds: 36,
+    gateway: Duration::from_secs(1),
     gap: Duration::from_micros(500),
     reads: 1_000_000_000,
 };
