@@ -14,11 +14,12 @@ use pingora_core::{Error, ErrorType, Result};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{ProxyHttp, Session};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The gateway: one provider, whose accounts are the members of one pool.
 pub struct Gateway {
     governor: Governor,
-    pool: String,
+    pool: Arc<str>,
     upstream: SocketAddr,
 }
 
@@ -31,15 +32,15 @@ pub struct Context {
 
 impl Gateway {
     /// Forwards to `upstream` what gets a slot of `pool`.
-    pub fn new(governor: Governor, pool: String, upstream: SocketAddr) -> Self {
-        Self { governor, pool, upstream }
+    pub fn new(governor: Governor, pool: &str, upstream: SocketAddr) -> Self {
+        Self { governor, pool: pool.into(), upstream }
     }
 
     /// A slot for what counts; `Ok(None)`: it needs none.
     async fn admit(&self, session: &Session) -> std::result::Result<Option<Lease>, http::Response<Bytes>> {
         let head: &RequestHeader = session.req_header();
         let Route::Counted(endpoint) = routes::of(head) else { return Ok(None) };
-        let ask = AcquireRequest::new(&self.pool).endpoint(endpoint);
+        let ask = AcquireRequest::new(self.pool.clone()).endpoint(endpoint);
         let mut ask = bearer_or_api_key(&self.governor, head, ask);
         if let Some(client) = client(session) {
             ask = ask.client(client);

@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut server = Server::new_with_opt_and_conf(None, conf);
     server.bootstrap();
-    let gateway = Gateway::new(governor, cli.pool, cli.upstream);
+    let gateway = Gateway::new(governor, &cli.pool, cli.upstream);
     let mut service = pingora_proxy::http_proxy_service(&server.configuration, gateway);
     service.add_tcp(&cli.listen.to_string());
     server.add_service(service);
