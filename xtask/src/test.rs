@@ -40,8 +40,7 @@ const EMULATED_IN_FULL: [Share; 4] = [
 
 /// Tests of many sockets and of whole daemons, which this machine's kernel has passed already: most of an emulated run, and
 /// about load and the daemon's life rather than about a kernel.
-const NOT_EMULATED: [&str; 7] =
-    ["campaign::", "restart::", "scale::", "surroundings::", "tuner::", "tuner_proxies::", "verdicts::"];
+const NOT_EMULATED: [&str; 6] = ["campaign::", "restart::", "scale::", "surroundings::", "tuner::", "verdicts::"];
 
 /// Tests that hold every hook against `ss`, `nstat` or a number of connections made: what one kernel can do differently.
 const ORACLES: [&str; 9] = [

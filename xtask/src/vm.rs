@@ -42,6 +42,9 @@ const PROCESSORS: NonZeroUsize = NonZeroUsize::new(2).expect("two is not nought"
 /// Most machines at a time: each has 2 GB of memory.
 const MOST_AT_ONCE: usize = 4;
 
+/// Tests of programs that no machine has: nothing is there but busybox and the tests.
+const NOT_IN_A_MACHINE: [&str; 1] = ["tuner_proxies::"];
+
 /// Flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -103,11 +106,15 @@ impl Tests {
     /// In the words of the test runner.
     fn arguments(self) -> Vec<String> {
         match self {
-            Self::All => Vec::new(),
-            Self::Without(names) => names.iter().flat_map(|name| ["--skip".to_owned(), (*name).to_owned()]).collect(),
+            Self::All => without(&NOT_IN_A_MACHINE),
+            Self::Without(names) => [without(&NOT_IN_A_MACHINE), without(names)].concat(),
             Self::Only(names) => names.iter().map(|name| (*name).to_owned()).collect(),
         }
     }
+}
+
+fn without(names: &[&str]) -> Vec<String> {
+    names.iter().flat_map(|name| ["--skip".to_owned(), (*name).to_owned()]).collect()
 }
 
 /// A series and what its machine is told to run.
@@ -124,7 +131,8 @@ struct Wanted {
 /// When a test failed in a machine, or a machine failed. A series that cannot be had is no error.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let named = |series: &&Series| args.series.is_empty() || args.series.iter().any(|name| name == series.name);
-    let wanted = |series: &'static Series| Wanted { series, arguments: args.tests.clone() };
+    let arguments = [args.tests.clone(), without(&NOT_IN_A_MACHINE)].concat();
+    let wanted = |series: &'static Series| Wanted { series, arguments: arguments.clone() };
     let rows = boot(&series::ALL.iter().filter(named).map(wanted).collect::<Vec<_>>(), args)?;
     let count = report(&rows, args.readme)?;
     if count.failed > 0 {
