@@ -158,8 +158,14 @@ impl Line {
     /// As for [`Talk::read`].
     pub(crate) fn listen(&self) -> rustix::io::Result<(After, bool)> {
         let Some(mut talk) = self.talk() else { return Ok((After::Turn, true)) };
-        let all = talk.read(Instant::now())?;
-        Ok((if talk.needs_task() { After::Turn } else { After::Reading }, all))
+        let read = talk.read(Instant::now());
+        let needed = talk.needs_task();
+        drop(talk);
+        // Whoever found the line taken meanwhile has left what he asks in the queue.
+        if needed || !self.inbox().commands.is_empty() {
+            return Ok((After::Turn, read.unwrap_or(true)));
+        }
+        Ok((After::Reading, read?))
     }
 
     /// What the task does next. `attended`: it looks soon enough for releases, by itself.
@@ -274,3 +280,6 @@ impl WeakQueue {
         &self.counters
     }
 }
+
+#[cfg(test)]
+mod tests;
