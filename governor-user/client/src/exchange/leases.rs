@@ -187,9 +187,7 @@ impl Exchange {
         }
         self.take_up_deferred(now);
         // Those whose parent had no id yet.
-        for ticket in self.waiting.in_order(|waiting| waiting.request.is_none()) {
-            self.send_acquire(ticket, now);
-        }
+        self.send_unsent(now);
     }
 
     /// Says what had to wait until the daemon knew the lease, or decides it without the daemon.

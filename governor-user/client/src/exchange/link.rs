@@ -155,8 +155,7 @@ impl Exchange {
     }
 
     fn look_at(&self) -> Option<Instant> {
-        let matters = self.link == Link::Still || (self.link == Link::Up && !self.waiting.is_empty());
-        self.look_at.filter(|_| matters)
+        self.look_at.filter(|_| self.link == Link::Still || self.is_asking())
     }
 
     /// Nobody answers from now on: what runs here is to be counted here.
@@ -174,9 +173,7 @@ impl Exchange {
         self.away = false;
         self.local.rest();
         self.register(now);
-        for ticket in self.waiting.in_order(|waiting| waiting.request.is_none()) {
-            self.send_acquire(ticket, now);
-        }
+        self.send_unsent(now);
     }
 
     pub(super) fn welcome(&mut self, welcome: &Welcome, now: Instant) -> Result<(), Broken> {

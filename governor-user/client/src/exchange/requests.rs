@@ -25,7 +25,14 @@ impl Exchange {
         }
     }
 
-    pub(super) fn send_acquire(&mut self, ticket: u64, now: Instant) {
+    /// Sends, in order of arrival, what no frame of this connection carries.
+    pub(super) fn send_unsent(&mut self, now: Instant) {
+        for ticket in self.waiting.in_order(|waiting| waiting.request.is_none()) {
+            self.send_acquire(ticket, now);
+        }
+    }
+
+    fn send_acquire(&mut self, ticket: u64, now: Instant) {
         let Some(waiting) = self.waiting.get(ticket) else { return };
         let parent = match waiting.ask.parent {
             None => None,

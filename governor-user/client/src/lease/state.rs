@@ -144,12 +144,9 @@ impl LeaseState {
 
     /// Waits until then.
     pub(super) async fn client_gone(&self) {
-        loop {
-            // It hears every call from here on, whether it is awaited already or not.
-            let called = self.client_goes.notified();
-            if self.client_gone.load(Ordering::Acquire) {
-                return;
-            }
+        // It hears every call from here on, whether it is awaited already or not.
+        let called = self.client_goes.notified();
+        if !self.client_gone.load(Ordering::Acquire) {
             called.await;
         }
     }
