@@ -83,6 +83,18 @@ fn open(driver: &mut Driver, session: SessionId) -> UnixStream {
     theirs
 }
 
+/// A proxy that holds many leases: in a debug build the engine checks a small table in every step, and the check allocates.
+fn crowd(driver: &mut Driver) -> UnixStream {
+    let session = SessionId(1);
+    let proxy = open(driver, session);
+    for _ in 0..6 {
+        driver.handle(Message::Frames { session, frames: batch(Vec::new()) }, NOW);
+        driver.tick(NOW);
+        granted(&proxy);
+    }
+    proxy
+}
+
 fn frames(requests: &[Request]) -> Bytes {
     let mut frames = BytesMut::new();
     for (id, request) in (1..).zip(requests) {
@@ -120,14 +132,8 @@ fn a_batch_allocates_the_list_of_what_it_gives_back_and_nothing_for_a_request() 
     let _within = runtime.enter();
     let folder = tempfile::tempdir().unwrap();
     let mut driver = driver(folder.path());
-    // In a debug build the engine checks a small table in every step, and the check allocates.
-    let (crowd, busy) = (SessionId(1), SessionId(2));
-    let others = open(&mut driver, crowd);
-    for _ in 0..6 {
-        driver.handle(Message::Frames { session: crowd, frames: batch(Vec::new()) }, NOW);
-        driver.tick(NOW);
-        granted(&others);
-    }
+    let _others = crowd(&mut driver);
+    let busy = SessionId(2);
     let proxy = open(&mut driver, busy);
     let mut leases = Vec::new();
     let turn = || {
@@ -149,13 +155,8 @@ fn a_request_that_comes_alone_allocates_the_list_of_what_it_gives_back() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let _within = runtime.enter();
     let mut driver = driver(folder.path());
-    let (crowd, alone) = (SessionId(1), SessionId(2));
-    let others = open(&mut driver, crowd);
-    for _ in 0..6 {
-        driver.handle(Message::Frames { session: crowd, frames: batch(Vec::new()) }, NOW);
-        driver.tick(NOW);
-        granted(&others);
-    }
+    let _others = crowd(&mut driver);
+    let alone = SessionId(2);
     let proxy = open(&mut driver, alone);
     let client = ClientSocket { local: ([10, 0, 0, 1], 80).into(), peer: ([10, 0, 0, 2], 9).into(), cookie: Some(9) };
     let acquire = Acquire {
