@@ -106,8 +106,8 @@ impl Tests {
     /// In the words of the test runner.
     fn arguments(self) -> Vec<String> {
         match self {
-            Self::All => without(&NOT_IN_A_MACHINE),
-            Self::Without(names) => [without(&NOT_IN_A_MACHINE), without(names)].concat(),
+            Self::All => Vec::new(),
+            Self::Without(names) => without(names),
             Self::Only(names) => names.iter().map(|name| (*name).to_owned()).collect(),
         }
     }
@@ -125,14 +125,20 @@ struct Wanted {
     arguments: Vec<String>,
 }
 
+impl Wanted {
+    fn new(series: &'static Series, mut arguments: Vec<String>) -> Self {
+        arguments.extend(without(&NOT_IN_A_MACHINE));
+        Self { series, arguments }
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// When a test failed in a machine, or a machine failed. A series that cannot be had is no error.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let named = |series: &&Series| args.series.is_empty() || args.series.iter().any(|name| name == series.name);
-    let arguments = [args.tests.clone(), without(&NOT_IN_A_MACHINE)].concat();
-    let wanted = |series: &'static Series| Wanted { series, arguments: arguments.clone() };
+    let wanted = |series: &'static Series| Wanted::new(series, args.tests.clone());
     let rows = boot(&series::ALL.iter().filter(named).map(wanted).collect::<Vec<_>>(), args)?;
     let count = report(&rows, args.readme)?;
     if count.failed > 0 {
@@ -148,7 +154,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 pub(crate) fn step(shares: &[Share], processors: NonZeroUsize) -> Result<Count> {
     let wanted = |share: &Share| {
         let series = series::ALL.iter().find(|series| series.name == share.series)?;
-        Some(Wanted { series, arguments: share.tests.arguments() })
+        Some(Wanted::new(series, share.tests.arguments()))
     };
     let (series, tests) = (Vec::new(), Vec::new());
     let args = Args { series, update: false, readme: false, patience: PATIENCE, processors, at_once: None, tests };
