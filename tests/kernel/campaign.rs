@@ -46,6 +46,7 @@ const ENDINGS: [Ending; 9] = [
 
 #[test]
 fn nothing_is_left_of_connections_of_every_ending_across_restarts() {
+    let _machine = support::alone();
     let full = std::env::var_os("GOVERNOR_FULL").is_some_and(|value| value == "1");
     let (rounds, rounds_a_life) = if full { (2_000, 100) } else { (100, 25) };
     let Some(namespace) = namespace() else { return };

@@ -82,6 +82,7 @@ impl Watch {
 
 #[test]
 fn every_way_a_connection_ends_is_told_once_and_a_half_closed_one_has_not_ended() {
+    let _machine = support::alone();
     for tier in tiers().filter(|tier| *tier >= Tier::Tracepoint) {
         let watch = Watch::on(tier);
         for address in ["127.0.0.1:0", "[::1]:0"] {
@@ -112,6 +113,7 @@ fn every_way_a_connection_ends_is_told_once_and_a_half_closed_one_has_not_ended(
 
 #[test]
 fn a_connection_that_ended_before_it_was_named_is_found_at_once() {
+    let _machine = support::alone();
     for tier in tiers() {
         let watch = Watch::on(tier);
         let (over, open) = (Connection::open("127.0.0.1:0"), Connection::open("127.0.0.1:0"));
@@ -132,6 +134,7 @@ fn a_connection_that_ended_before_it_was_named_is_found_at_once() {
 
 #[test]
 fn hundreds_of_ends_at_once_are_all_told() {
+    let _machine = support::alone();
     for tier in tiers().filter(|tier| *tier >= Tier::Tracepoint) {
         let watch = Watch::on(tier);
         let connections: Vec<_> = (0..MANY).map(|_| Connection::open("127.0.0.1:0")).collect();

@@ -6,6 +6,7 @@ use support::{cgroup::Cgroup, peer::Peer, ss};
 
 #[test]
 fn connections_per_cgroup_equal_ss_and_return_to_zero() {
+    let _machine = support::alone();
     for tier in [Tier::Tracepoint, Tier::Netlink] {
         let Some(namespace) = namespace() else { return };
         // Before the plane: a hybrid host counts per cgroup only if there are groups.
@@ -42,6 +43,7 @@ fn connections_per_cgroup_equal_ss_and_return_to_zero() {
 
 #[test]
 fn connections_that_existed_before_are_seeded() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let of_server = Cgroup::create("old-server").unwrap();
     let of_client = Cgroup::create("old-client").unwrap();
@@ -63,6 +65,7 @@ fn connections_that_existed_before_are_seeded() {
 
 #[test]
 fn the_root_of_a_host_with_v1_controllers_is_nobodys_group() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(plane) = plane(Tier::Netlink) else { return };
     let _group = Cgroup::create("bystander").unwrap();
@@ -82,6 +85,7 @@ fn the_root_of_a_host_with_v1_controllers_is_nobodys_group() {
 
 #[test]
 fn counts_follow_the_path_of_a_cgroup_that_is_made_again() {
+    let _machine = support::alone();
     for tier in [Tier::Tracepoint, Tier::Netlink] {
         let Some(namespace) = namespace() else { return };
         let first = Cgroup::create("again").unwrap();

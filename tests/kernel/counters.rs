@@ -10,6 +10,7 @@ fn of(seen: &Observation, namespace: &Netns) -> Option<NamespaceView> {
 
 #[test]
 fn overflows_and_drops_of_a_namespace_equal_nstat_and_are_its_own() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(bystander) = crate::world::namespace() else { return };
     let Some(plane) = plane(Tier::Netlink) else { return };
@@ -45,6 +46,7 @@ fn overflows_and_drops_of_a_namespace_equal_nstat_and_are_its_own() {
 
 #[test]
 fn a_namespace_is_not_judged_by_the_daemons_own() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(plane) = plane(Tier::Netlink) else { return };
     let _present = Peer::start(&namespace);
@@ -56,6 +58,7 @@ fn a_namespace_is_not_judged_by_the_daemons_own() {
 
 #[test]
 fn a_namespace_that_ends_takes_its_counters_along_and_a_new_one_starts_at_its_own() {
+    let _machine = support::alone();
     let Some(first) = namespace() else { return };
     let Some(plane) = plane(Tier::Netlink) else { return };
     let fill = |namespace: &Netns, clients: u32| {
@@ -81,6 +84,7 @@ fn a_namespace_that_ends_takes_its_counters_along_and_a_new_one_starts_at_its_ow
 
 #[test]
 fn half_open_floods_press_on_no_accept_queue() {
+    let _machine = support::alone();
     const FLOOD: u32 = 20;
     const NAMES: [&str; 5] = [
         "TcpExtSyncookiesSent",

@@ -13,6 +13,7 @@ pub(crate) const MIGRATE: &str = "ipv4/tcp_migrate_req";
 
 #[test]
 fn members_of_a_reuse_port_group_are_rows_of_their_own_and_the_group_is_as_full_as_the_fullest() {
+    let _machine = support::alone();
     for tier in tiers() {
         let Some(namespace) = namespace() else { return };
         let Some(plane) = plane(tier) else { return };
@@ -35,6 +36,7 @@ fn members_of_a_reuse_port_group_are_rows_of_their_own_and_the_group_is_as_full_
 
 #[test]
 fn closing_a_member_loses_its_queue_unless_migration_is_on() {
+    let _machine = support::alone();
     for (tier, migrate) in tiers().flat_map(|tier| [(tier, "0"), (tier, "1")]) {
         let Some(namespace) = namespace() else { return };
         if !hands_on(&namespace, migrate) {
@@ -92,6 +94,7 @@ enum Handover {
 
 #[test]
 fn handshakes_of_a_closing_member_that_are_in_the_middle_arrive_once_at_another() {
+    let _machine = support::alone();
     for tier in tiers() {
         let Some(namespace) = namespace() else { return };
         if !hands_on(&namespace, "1") {

@@ -10,6 +10,7 @@ use support::{peer::Peer, ss};
 
 #[test]
 fn depth_backlog_and_accepted_equal_ss_at_rest() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(plane) = plane(exact()) else { return };
     let mut server = Peer::start(&namespace);
@@ -33,6 +34,7 @@ fn depth_backlog_and_accepted_equal_ss_at_rest() {
 
 #[test]
 fn a_burst_over_the_backlog_gives_its_peak_although_nobody_polled_then() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let mut server = Peer::start(&namespace);
     let mut client = Peer::start(&namespace);
@@ -62,6 +64,7 @@ fn a_burst_over_the_backlog_gives_its_peak_although_nobody_polled_then() {
 
 #[test]
 fn sockets_that_existed_before_are_seeded() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let mut server = Peer::start(&namespace);
     let mut client = Peer::start(&namespace);
@@ -85,6 +88,7 @@ fn sockets_that_existed_before_are_seeded() {
 
 #[test]
 fn dual_stack_and_mapped_listeners_are_seen_once() {
+    let _machine = support::alone();
     for tier in [exact(), Tier::Netlink] {
         let Some(namespace) = namespace() else { return };
         let Some(plane) = plane(tier) else { return };
@@ -113,6 +117,7 @@ fn dual_stack_and_mapped_listeners_are_seen_once() {
 
 #[test]
 fn a_queue_of_dead_connections_is_still_deep() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(plane) = plane(Tier::Netlink) else { return };
     let mut server = Peer::start(&namespace);
@@ -125,6 +130,7 @@ fn a_queue_of_dead_connections_is_still_deep() {
 
 #[test]
 fn failed_accepts_are_no_accepts() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(plane) = plane(exact()) else { return };
     let mut server = Peer::start(&namespace);

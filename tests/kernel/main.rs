@@ -1,6 +1,6 @@
 //! The kernel plane against the running kernel: real sockets in private network namespaces and cgroups, compared with
-//! `ss`. Run one at a time (`--test-threads=1`), because BPF sees the whole machine. Without the rights each test says
-//! what it skipped; `GOVERNOR_REQUIRE_KERNEL=1` turns that into a failure.
+//! `ss`. BPF sees the whole machine, so each test first takes the machine's lock (`support::alone`). Without the rights
+//! each test says what it skipped; `GOVERNOR_REQUIRE_KERNEL=1` turns that into a failure.
 
 mod campaign;
 mod clients;

@@ -7,6 +7,7 @@ use support::peer::Peer;
 
 #[test]
 fn a_namespace_that_vanishes_takes_its_listeners_along() {
+    let _machine = support::alone();
     for tier in [Tier::Tracepoint, Tier::Netlink] {
         let Some(namespace) = namespace() else { return };
         let Some(plane) = plane(tier) else { return };
@@ -22,6 +23,7 @@ fn a_namespace_that_vanishes_takes_its_listeners_along() {
 
 #[test]
 fn the_same_port_in_two_namespaces_is_two_listeners() {
+    let _machine = support::alone();
     let Some(first) = namespace() else { return };
     let Some(second) = namespace() else { return };
     let Some(plane) = plane(Tier::Netlink) else { return };
@@ -37,6 +39,7 @@ fn the_same_port_in_two_namespaces_is_two_listeners() {
 
 #[test]
 fn a_steady_listener_is_in_every_observation_while_others_come_and_go() {
+    let _machine = support::alone();
     for tier in [Tier::Tracepoint, Tier::Netlink] {
         let Some(namespace) = namespace() else { return };
         let Some(plane) = plane(tier) else { return };
@@ -71,6 +74,7 @@ fn a_steady_listener_is_in_every_observation_while_others_come_and_go() {
 
 #[test]
 fn counters_never_fall_while_namespaces_come_and_go() {
+    let _machine = support::alone();
     let Some(plane) = plane(Tier::Netlink) else { return };
     // By inode number, which a later namespace may get again.
     let mut highest: BTreeMap<u64, u64> = BTreeMap::new();

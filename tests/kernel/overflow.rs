@@ -27,6 +27,7 @@ fn stages(seen: &Observation, namespace: &Netns, port: u16) -> Option<(u64, u64)
 
 #[test]
 fn refused_syns_of_both_families_sum_to_the_kernels_count() {
+    let _machine = support::alone();
     for tier in tiers_of_programs() {
         let Some(namespace) = namespace() else { return };
         let Some(plane) = plane(tier) else { return };
@@ -67,6 +68,7 @@ fn refused_syns_of_both_families_sum_to_the_kernels_count() {
 
 #[test]
 fn last_packets_of_handshakes_refused_sum_to_the_kernels_count() {
+    let _machine = support::alone();
     for tier in tiers_of_programs() {
         let Some(namespace) = namespace() else { return };
         let Some(plane) = plane(tier) else { return };
@@ -103,6 +105,7 @@ fn last_packets_of_handshakes_refused_sum_to_the_kernels_count() {
 
 #[test]
 fn cookies_refused_at_their_return_sum_to_the_kernels_count() {
+    let _machine = support::alone();
     for tier in tiers_of_programs() {
         let Some(namespace) = namespace() else { return };
         assert!(namespace.set("ipv4/tcp_syncookies", "2"));
@@ -133,6 +136,7 @@ fn cookies_refused_at_their_return_sum_to_the_kernels_count() {
 
 #[test]
 fn a_syn_refused_for_too_many_half_open_connections_is_no_overflow() {
+    let _machine = support::alone();
     for tier in tiers_of_programs() {
         const NAMES: [&str; 2] = ["TcpExtTCPReqQFullDrop", "TcpExtListenOverflows"];
         let Some(namespace) = namespace() else { return };

@@ -4,6 +4,7 @@ use governor_user::kernel::{self, Options, view::Tier};
 
 #[test]
 fn the_tier_and_every_hook_are_reported() {
+    let _machine = support::alone();
     let plane = kernel::spawn(Options::default()).unwrap();
     let seen = plane.observations().borrow().clone();
     println!("TIER {}", seen.tier);

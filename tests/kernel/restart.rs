@@ -49,6 +49,7 @@ fn gone(programs: &BTreeSet<String>) {
 
 #[test]
 fn a_killed_daemon_misses_nothing_that_happens_until_the_next_one_is_there() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(bpffs) = bpffs() else { return };
     let (of_server, of_client) = (Cgroup::create("life-server").unwrap(), Cgroup::create("life-client").unwrap());
@@ -107,6 +108,7 @@ fn a_killed_daemon_misses_nothing_that_happens_until_the_next_one_is_there() {
 
 #[test]
 fn a_plane_that_hands_over_leaves_its_programs_to_the_next_and_a_stop_leaves_nothing() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(bpffs) = bpffs() else { return };
     let group = Cgroup::create("handed-over").unwrap();
@@ -143,6 +145,7 @@ fn a_plane_that_hands_over_leaves_its_programs_to_the_next_and_a_stop_leaves_not
 
 #[test]
 fn a_listener_older_than_the_programs_keeps_its_totals_across_lives() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(bpffs) = bpffs() else { return };
     let mut peer = Peer::start(&namespace);
@@ -170,6 +173,7 @@ fn a_listener_older_than_the_programs_keeps_its_totals_across_lives() {
 
 #[test]
 fn pins_that_do_not_fit_are_cleared_and_never_mixed_with_new_ones() {
+    let _machine = support::alone();
     let Some(bpffs) = bpffs() else { return };
     let of_others = attached();
     let Some(first) = plane_with(pinned_in(&bpffs.pins())) else { return };
@@ -199,6 +203,7 @@ fn pins_that_do_not_fit_are_cleared_and_never_mixed_with_new_ones() {
 
 #[test]
 fn a_second_daemon_counts_for_itself_and_leaves_the_first_ones_pins_alone() {
+    let _machine = support::alone();
     let Some(bpffs) = bpffs() else { return };
     let Some(first) = plane_with(pinned_in(&bpffs.pins())) else { return };
     let before = fs::read_dir(bpffs.pins()).unwrap().count();
@@ -214,6 +219,7 @@ fn a_second_daemon_counts_for_itself_and_leaves_the_first_ones_pins_alone() {
 
 #[test]
 fn pins_that_are_required_and_not_possible_are_a_start_failure() {
+    let _machine = support::alone();
     let required = PinOptions { folder: "/nonexistent/governor".into(), required: true };
     let refused = kernel::spawn(Options { pins: Some(required), ..options(Tier::Netlink) });
     assert!(matches!(refused, Err(PlaneError::Pins(_))), "{refused:?}");
@@ -221,6 +227,7 @@ fn pins_that_are_required_and_not_possible_are_a_start_failure() {
 
 #[test]
 fn without_a_writable_bpffs_counting_goes_on_unpinned() {
+    let _machine = support::alone();
     let Some(bpffs) = bpffs() else { return };
     bpffs.make_read_only().unwrap();
     let Some(plane) = plane_with(pinned_in(&bpffs.pins())) else { return };
@@ -233,6 +240,7 @@ fn without_a_writable_bpffs_counting_goes_on_unpinned() {
 
 #[test]
 fn doctor_cleans_up_after_a_dead_daemon_and_refuses_while_one_lives() {
+    let _machine = support::alone();
     let Some(bpffs) = bpffs() else { return };
     let of_others = attached();
     let Some(mut daemon) = daemon(&bpffs.pins()) else { return };
@@ -264,6 +272,7 @@ fn doctor_cleans_up_after_a_dead_daemon_and_refuses_while_one_lives() {
 
 #[test]
 fn events_that_nobody_reads_are_counted_as_lost_and_no_gauge_depends_on_them() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(bpffs) = bpffs() else { return };
     let group = Cgroup::create("unread").unwrap();
@@ -291,6 +300,7 @@ fn events_that_nobody_reads_are_counted_as_lost_and_no_gauge_depends_on_them() {
 
 #[test]
 fn closes_that_the_programs_miss_are_found_by_the_audits_and_stay_repaired_in_the_next_life() {
+    let _machine = support::alone();
     const MISSED: u64 = 300;
     let Some(namespace) = namespace() else { return };
     let Some(bpffs) = bpffs() else { return };

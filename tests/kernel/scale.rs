@@ -17,6 +17,7 @@ const ACCEPTED_EACH: u32 = 7;
 
 #[test]
 fn five_hundred_listeners_and_five_thousand_connections_equal_ss_and_end_at_zero() {
+    let _machine = support::alone();
     for tier in [exact(), Tier::Netlink] {
         let Some(namespace) = namespace() else { return };
         let of_server = Cgroup::create("many-server").unwrap();
@@ -65,6 +66,7 @@ fn five_hundred_listeners_and_five_thousand_connections_equal_ss_and_end_at_zero
 
 #[test]
 fn ends_that_a_delayed_acknowledgement_brings_are_counted() {
+    let _machine = support::alone();
     const CONNECTIONS: u32 = 40;
     let all = u64::from(CONNECTIONS);
     for tier in tiers_of_programs() {
@@ -93,6 +95,7 @@ fn ends_that_a_delayed_acknowledgement_brings_are_counted() {
 
 #[test]
 fn counts_do_not_drift_while_connections_come_and_go_during_audits() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let of_server = Cgroup::create("churn-server").unwrap();
     let of_client = Cgroup::create("churn-client").unwrap();
@@ -122,6 +125,7 @@ fn counts_do_not_drift_while_connections_come_and_go_during_audits() {
 
 #[test]
 fn listeners_beyond_the_map_are_counted_and_evict_nobody() {
+    let _machine = support::alone();
     const TRACKED: u32 = 512;
     const ALL: usize = 600;
     let Some(namespace) = namespace() else { return };

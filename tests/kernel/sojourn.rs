@@ -50,6 +50,7 @@ fn only_bucket(sojourn: &SojournView) -> usize {
 
 #[test]
 fn a_known_wait_lands_within_one_bucket() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(plane) = best_plane() else { return };
     let measured = sees(&plane.observations().borrow(), HookEvent::Accept);

@@ -17,6 +17,7 @@ const WITHOUT_TWIN: [&str; 6] =
 
 #[test]
 fn a_storm_is_counted_to_the_last_connection() {
+    let _machine = support::alone();
     for tier in tiers_of_programs() {
         let Some(namespace) = namespace() else { return };
         let earlier: BTreeSet<u32> = loaded_programs().flatten().map(|program| program.id()).collect();

@@ -88,16 +88,19 @@ fn accepts_count_once(begins: Begins) {
 
 #[test]
 fn every_style_of_accepting_counts_once() {
+    let _machine = support::alone();
     accepts_count_once(Begins::AfterAttach);
 }
 
 #[test]
 fn every_style_of_accepting_counts_once_when_it_slept_before_attach() {
+    let _machine = support::alone();
     accepts_count_once(Begins::BeforeAttach);
 }
 
 #[test]
 fn an_accept_that_fails_counts_nothing() {
+    let _machine = support::alone();
     const QUEUED: u32 = 5;
     let Some(namespace) = namespace() else { return };
     let Some(plane) = best_plane() else { return };

@@ -90,6 +90,7 @@ fn setup() -> Setup {
 
 #[test]
 fn every_obstacle_is_named_and_none_keeps_the_daemon_from_running() {
+    let _machine = support::alone();
     for Machine { what, script, reason } in MACHINES {
         let Some(daemon) = on(script, setup()) else { return };
         let daemon = daemon.unwrap_or_else(|log| panic!("{what}: {log}"));
@@ -106,6 +107,7 @@ fn every_obstacle_is_named_and_none_keeps_the_daemon_from_running() {
 
 #[test]
 fn a_missing_right_is_named() {
+    let _machine = support::alone();
     let launcher = bins::binary("test-peer");
     let script = format!("exec '{}' --without-programs", launcher.display());
     let Some(daemon) = on(&script, setup()) else { return };
@@ -116,6 +118,7 @@ fn a_missing_right_is_named() {
 
 #[test]
 fn where_more_is_required_each_obstacle_is_a_clean_start_failure_with_the_same_reason() {
+    let _machine = support::alone();
     for Machine { what, script, reason } in MACHINES {
         let Some(reason) = reason else { continue };
         let Some(refused) = on(script, setup().env("GOVERNOR_KERNEL_REQUIRE", "tracepoint")) else { return };
@@ -127,6 +130,7 @@ fn where_more_is_required_each_obstacle_is_a_clean_start_failure_with_the_same_r
 
 #[test]
 fn a_host_with_v1_cgroups_only_has_no_counts_per_cgroup_and_says_so() {
+    let _machine = support::alone();
     let Ok(root) = cgroup::root() else { return skip("no cgroup2 is mounted here either") };
     let script = format!("umount -l '{}'\nexec", root.display());
     let Some(daemon) = on(&script, setup()) else { return };

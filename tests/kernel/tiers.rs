@@ -9,6 +9,7 @@ use support::{peer::Peer, ss};
 
 #[test]
 fn the_netlink_tier_alone_gives_depth_backlog_and_drops() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(plane) = plane(Tier::Netlink) else { return };
     let mut server = Peer::start(&namespace);
@@ -29,6 +30,7 @@ fn the_netlink_tier_alone_gives_depth_backlog_and_drops() {
 
 #[test]
 fn the_procfs_tier_gives_depth_and_no_backlog() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(plane) = plane(Tier::Procfs) else { return };
     let mut server = Peer::start(&namespace);
@@ -46,6 +48,7 @@ fn the_procfs_tier_gives_depth_and_no_backlog() {
 
 #[test]
 fn requiring_more_than_works_is_a_start_failure_with_the_reason() {
+    let _machine = support::alone();
     match kernel::spawn(Options { require: Some(Tier::Trampoline), ..Options::default() }) {
         Ok(plane) => assert_eq!(plane.observations().borrow().tier, Tier::Trampoline),
         Err(PlaneError::Tier { required, available, reason }) => {
@@ -62,6 +65,7 @@ fn requiring_more_than_works_is_a_start_failure_with_the_reason() {
 
 #[test]
 fn every_tier_says_why_it_is_not_a_better_one() {
+    let _machine = support::alone();
     let plane = kernel::spawn(Options::default()).unwrap();
     let seen = plane.observations().borrow().clone();
     for better in [Tier::Trampoline, Tier::Tracepoint, Tier::Netlink].into_iter().filter(|tier| *tier > seen.tier) {
@@ -72,6 +76,7 @@ fn every_tier_says_why_it_is_not_a_better_one() {
 
 #[test]
 fn programs_of_others_on_the_hooks_are_named() {
+    let _machine = support::alone();
     let Some(first) = plane(Tier::Tracepoint) else { return };
     let second = kernel::spawn(options(Tier::Tracepoint)).unwrap();
     let seen = second.observations().borrow().clone();
@@ -82,6 +87,7 @@ fn programs_of_others_on_the_hooks_are_named() {
 
 #[test]
 fn stopping_closes_the_channel() {
+    let _machine = support::alone();
     let plane = kernel::spawn(options(Tier::Netlink)).unwrap();
     let observations = plane.observations();
     plane.stop();
@@ -90,6 +96,7 @@ fn stopping_closes_the_channel() {
 
 #[test]
 fn a_hundred_accepts_are_a_hundred_by_whatever_hook_and_unknown_without_one() {
+    let _machine = support::alone();
     for tier in [Tier::Trampoline, Tier::Netlink] {
         let Some(namespace) = namespace() else { return };
         let plane = kernel::spawn(options(tier)).unwrap();

@@ -31,6 +31,7 @@ fn server(namespace: &Netns, address: &str, backlog: u32) -> (Peer, u16) {
 
 #[test]
 fn observing_says_what_it_would_do_and_enforcing_ends_the_overflows_of_a_server_that_knows_nothing_of_it() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let (server, port) = server(&namespace, ADDRESS, 5);
     let mut clients = Peer::start(&namespace);
@@ -67,6 +68,7 @@ fn observing_says_what_it_would_do_and_enforcing_ends_the_overflows_of_a_server_
 
 #[test]
 fn sustained_overload_is_not_given_a_longer_queue() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let mut server = Peer::start(&namespace);
     let port = server.listen(ADDRESS, 5);
@@ -89,6 +91,7 @@ fn sustained_overload_is_not_given_a_longer_queue() {
 
 #[test]
 fn a_server_on_ipv6_in_user_and_process_namespaces_of_its_own_is_tuned_alike() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let mut server = Peer::start_apart(&namespace);
     let port = server.listen("::1", 5);
@@ -105,6 +108,7 @@ fn a_server_on_ipv6_in_user_and_process_namespaces_of_its_own_is_tuned_alike() {
 
 #[test]
 fn every_socket_of_a_reuseport_group_gets_what_one_of_them_needs() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let mut server = Peer::start(&namespace);
     let port = server.listen_group(ADDRESS, 5, 3);
@@ -121,6 +125,7 @@ fn every_socket_of_a_reuseport_group_gets_what_one_of_them_needs() {
 
 #[test]
 fn a_reload_is_made_good_once_a_process_and_an_operator_is_obeyed_until_resume() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let (mut server, port) = server(&namespace, ADDRESS, 5);
     let mut clients = Peer::start(&namespace);
@@ -154,6 +159,7 @@ fn a_reload_is_made_good_once_a_process_and_an_operator_is_obeyed_until_resume()
 
 #[test]
 fn the_cap_of_the_sockets_namespace_is_named_and_raised_there_only_if_asked_for() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     assert!(namespace.set("core/somaxconn", "8"));
     let (_server, port) = server(&namespace, ADDRESS, 8);
@@ -189,6 +195,7 @@ fn the_cap_of_the_sockets_namespace_is_named_and_raised_there_only_if_asked_for(
 
 #[test]
 fn a_daemon_that_was_killed_knows_in_its_next_life_what_the_owner_had_asked_for() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let (_server, port) = server(&namespace, ADDRESS, 5);
     let mut clients = Peer::start(&namespace);
@@ -251,6 +258,7 @@ async fn a_full_queue_in_front_of_an_idle_proxy_is_given_room_and_costs_no_reque
 
 #[test]
 fn a_raise_is_taken_back_after_quiet() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let (_server, port) = server(&namespace, ADDRESS, 5);
     let mut clients = Peer::start(&namespace);

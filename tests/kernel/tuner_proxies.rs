@@ -41,6 +41,7 @@ fn tuner(namespace: &Netns) -> Daemon {
 
 #[test]
 fn nginx_is_tuned_through_its_reload_its_upgrade_and_a_new_configuration() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(nginx) = Proxy::nginx(&namespace, place(), 5) else { return skip("nginx is not installed") };
     let mut clients = Peer::start(&namespace);
@@ -83,6 +84,7 @@ fn nginx_is_tuned_through_its_reload_its_upgrade_and_a_new_configuration() {
 
 #[test]
 fn haproxy_is_tuned_through_a_reload_that_hands_its_sockets_over_and_one_that_does_not() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(mut haproxy) = Proxy::haproxy(&namespace, place(), 5) else { return skip("HAProxy is not installed") };
     let mut clients = Peer::start(&namespace);

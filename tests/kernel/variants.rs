@@ -9,6 +9,7 @@ use support::{cgroup::Cgroup, nstat, peer::Peer, ss};
 
 #[test]
 fn dead_connections_keep_their_place_and_are_named() {
+    let _machine = support::alone();
     for tier in tiers() {
         let Some(namespace) = namespace() else { return };
         let of_server = Cgroup::create("dead-queue").unwrap();
@@ -49,6 +50,7 @@ fn dead_connections_keep_their_place_and_are_named() {
 
 #[test]
 fn fast_open_connections_are_in_the_queue_before_they_are_established() {
+    let _machine = support::alone();
     for tier in tiers() {
         let Some(namespace) = namespace() else { return };
         let of_server = Cgroup::create("fast-server").unwrap();
@@ -84,6 +86,7 @@ fn fast_open_connections_are_in_the_queue_before_they_are_established() {
 
 #[test]
 fn deferred_connections_are_in_no_queue_before_they_say_something() {
+    let _machine = support::alone();
     for tier in tiers() {
         let Some(namespace) = namespace() else { return };
         let Some(plane) = plane(tier) else { return };
@@ -119,6 +122,7 @@ fn deferred_connections_are_in_no_queue_before_they_say_something() {
 
 #[test]
 fn connections_by_syn_cookie_enter_the_queue_like_any_other() {
+    let _machine = support::alone();
     for tier in tiers() {
         let Some(namespace) = namespace() else { return };
         let of_server = Cgroup::create("cookie-server").unwrap();
@@ -145,6 +149,7 @@ fn connections_by_syn_cookie_enter_the_queue_like_any_other() {
 
 #[test]
 fn an_mptcp_listener_is_listed_once_and_named() {
+    let _machine = support::alone();
     for tier in tiers() {
         let Some(namespace) = namespace() else { return };
         let Some(plane) = plane(tier) else { return };
@@ -180,6 +185,7 @@ fn an_mptcp_listener_is_listed_once_and_named() {
 
 #[test]
 fn backlog_nought_holds_one() {
+    let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
     let Some(plane) = plane(Tier::Netlink) else { return };
     let mut server = Peer::start(&namespace);

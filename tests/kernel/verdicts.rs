@@ -98,6 +98,7 @@ fn wait_until_stopped(pid: u32) {
 
 #[test]
 fn half_open_floods_are_half_open_pressure_with_cookies_and_without() {
+    let _machine = support::alone();
     const FLOOD: u32 = 20;
     for cookies in ["1", "0", "2"] {
         let Some(namespace) = namespace() else { return };
@@ -117,6 +118,7 @@ fn half_open_floods_are_half_open_pressure_with_cookies_and_without() {
 
 #[test]
 fn dead_connections_nobody_accepts_are_a_stalled_acceptor() {
+    let _machine = support::alone();
     for tier in best_and_polling() {
         let Some(namespace) = namespace() else { return };
         let (mut server, mut client) = (Peer::start(&namespace), Peer::start(&namespace));
@@ -135,6 +137,7 @@ fn dead_connections_nobody_accepts_are_a_stalled_acceptor() {
 
 #[test]
 fn a_stopped_process_stalls_and_goes_on() {
+    let _machine = support::alone();
     for tier in best_and_polling() {
         let Some(namespace) = namespace() else { return };
         let (mut server, mut client) = (Peer::start(&namespace), Peer::start(&namespace));
@@ -157,6 +160,7 @@ fn a_stopped_process_stalls_and_goes_on() {
 
 #[test]
 fn a_loop_that_accepts_without_descriptors_is_told_from_a_stall() {
+    let _machine = support::alone();
     for tier in best_and_polling() {
         let Some(namespace) = namespace() else { return };
         let (mut server, mut client) = (Peer::start(&namespace), Peer::start(&namespace));
@@ -184,6 +188,7 @@ fn a_loop_that_accepts_without_descriptors_is_told_from_a_stall() {
 
 #[test]
 fn a_burst_that_drains_asks_for_a_longer_backlog() {
+    let _machine = support::alone();
     for tier in best_and_polling() {
         let Some(namespace) = namespace() else { return };
         let (mut server, mut client) = (Peer::start(&namespace), Peer::start(&namespace));
@@ -211,6 +216,7 @@ fn a_burst_that_drains_asks_for_a_longer_backlog() {
 
 #[test]
 fn more_than_is_accepted_is_starvation_and_asks_for_no_longer_backlog() {
+    let _machine = support::alone();
     for tier in best_and_polling() {
         let Some(namespace) = namespace() else { return };
         let (mut server, mut client) = (Peer::start(&namespace), Peer::start(&namespace));
@@ -235,6 +241,7 @@ fn more_than_is_accepted_is_starvation_and_asks_for_no_longer_backlog() {
 
 #[test]
 fn a_full_connection_tracking_table_is_misconfigured_and_no_overload() {
+    let _machine = support::alone();
     // More would be too much to fill: an entry is some 300 bytes of the kernel's memory.
     const MOST: u64 = 300_000;
     let Some(namespace) = namespace() else { return };

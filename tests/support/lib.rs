@@ -1,5 +1,6 @@
 //! What the whole-system tests share: the programs under test and how to run them. Knows no test.
 
+mod alone;
 pub mod bins;
 pub mod bpffs;
 pub mod cgroup;
@@ -21,5 +22,6 @@ mod skip;
 pub mod ss;
 pub mod workload;
 
+pub use alone::{Alone, alone};
 pub use progress::progress;
 pub use skip::{skip, skip_for_lack};

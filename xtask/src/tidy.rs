@@ -213,3 +213,24 @@ fn setting_keys(schema: &str, start: &str) -> Vec<String> {
     }
     keys
 }
+
+/// A test that forgets the lock fails only beside another one, on the machine of a user.
+#[test]
+fn every_kernel_test_takes_the_machines_lock() {
+    let forgetful: Vec<String> = sources()
+        .iter()
+        .filter(|source| source.path.starts_with("tests/kernel/"))
+        .flat_map(|source| {
+            let mut lines = source.text.lines().enumerate();
+            let mut found = Vec::new();
+            while lines.by_ref().any(|(_, line)| line == "#[test]") {
+                let Some((number, _)) = lines.by_ref().find(|(_, line)| line.ends_with('{')) else { break };
+                if lines.next().is_none_or(|(_, line)| line.trim() != "let _machine = support::alone();") {
+                    found.push(format!("{}:{}", source.path, number + 1));
+                }
+            }
+            found
+        })
+        .collect();
+    assert_none(&forgetful, "a test in tests/kernel begins with `let _machine = support::alone();`");
+}
