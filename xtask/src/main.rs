@@ -1,5 +1,6 @@
 //! `cargo xtask`: the project's own commands. Every command that needs the tools calls [`setup::ensure`] itself.
 
+mod bare;
 mod bench;
 mod deb;
 mod demo;
@@ -23,6 +24,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run one of these commands on a minimal Debian, from a clean clone
+    Bare(bare::Args),
     /// Find or install what the build needs, into the build folder
     Setup(setup::Args),
     /// Show the governor working on real traffic
@@ -41,6 +44,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Bare(args) => bare::run(&args),
         Command::Setup(args) => setup::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),

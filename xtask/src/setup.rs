@@ -1,9 +1,8 @@
 //! `cargo xtask setup`: everything the build and the tests need beyond a stable Rust, put into `target/tools`.
 //!
 //! Four parts, each a file: a compiler with a `core` for BPF ([`compiler`]), `bpf-linker` for that compiler's LLVM
-//! ([`linker`]), the few system programs the tests compare with ([`system`]), and the official Python clients they put in
-//! front of the gateway ([`python`]). Nothing that could conflict with the
-//! user's own compiler is installed. A stamp file remembers what was built, so a second run only looks.
+//! ([`linker`]), the system programs the tests need ([`system`]), and the official Python clients they put in front of the
+//! gateway ([`python`]). Nothing that could conflict with the user's own compiler is installed. A stamp file remembers what was built, so a second run only looks.
 
 mod compiler;
 mod linker;
@@ -35,7 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         tools.forget()?;
     }
     let started = Instant::now();
-    system::ensure();
+    system::ensure()?;
     python::ensure(&tools)?;
     let stamp = tools.complete()?;
     step::say(format_args!(
@@ -55,14 +54,27 @@ pub(crate) fn ensure() -> Result<()> {
 
 /// Brings what a build needs and the programs that tests and benchmarks compare with.
 pub(crate) fn ensure_with_programs() -> Result<()> {
-    system::ensure();
+    system::ensure()?;
     python::ensure(&Tools::new())?;
     ensure()
 }
 
-/// Brings the programs that only a whole run of the tests needs. What cannot be had is said, and missed where it is used.
-pub(crate) fn ensure_full_programs() {
-    system::ensure_full();
+/// Brings the programs that only a whole run of the tests needs.
+///
+/// # Errors
+/// One is missing and cannot be installed.
+pub(crate) fn ensure_full_programs() -> Result<()> {
+    system::ensure_full()
+}
+
+/// Name of this machine's Debian release, e.g. `bookworm`.
+///
+/// # Errors
+/// `/etc/os-release` is missing or has no name.
+pub(crate) fn release() -> Result<String> {
+    let text = fs::read_to_string("/etc/os-release").context("cannot tell which release this machine has")?;
+    let name = text.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    Ok(name.context("this machine's release has no name")?.trim_matches('"').to_owned())
 }
 
 /// The folders of the tools. Always below the workspace's own `target`, whatever `CARGO_TARGET_DIR` says, because

@@ -10,7 +10,7 @@ mod pingora;
 mod tally;
 
 use crate::vm::{self, Share, Tests};
-use crate::{bench, deb, exec, setup};
+use crate::{bare, bench, deb, exec, setup};
 use anyhow::Result;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -104,7 +104,11 @@ enum Suite {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let wants = |suite| args.suites.is_empty() || args.suites.contains(&suite);
     let mut report = Report::default();
-    report.step("setup", || match setup::ensure_with_programs() {
+    let prepared = || {
+        setup::ensure_with_programs()?;
+        if args.full { setup::ensure_full_programs() } else { Ok(()) }
+    };
+    report.step("setup", || match prepared() {
         Ok(()) => Tally::default(),
         Err(error) => {
             say(format_args!("{error:#}"));
@@ -269,8 +273,21 @@ fn full(report: &mut Report) {
         let mut command = cargo(&["test", "--package", "governor-user", "--features", "native-histograms", "--lib"]);
         tally::tests(command.arg("metrics::"))
     });
+    report.step("bare", bare_setup);
     report.step("pingora", pingora::run);
     report.step("deny", deny::run);
+}
+
+/// The set-up on a minimal Debian counts as one test.
+fn bare_setup() -> Tally {
+    let done = exec::target_folder().and_then(|target| bare::xtask(&target.join("bare"), &["setup"]));
+    match done {
+        Ok(()) => Tally { passed: 1, ..Tally::default() },
+        Err(error) => {
+            say(format_args!("{error:#}"));
+            Tally::FAILED
+        }
+    }
 }
 
 /// As root nothing stands in the way of the kernel tests, so a skip would hide a fault. A value set by the caller wins.

@@ -22,6 +22,7 @@ mod verdict;
 
 use crate::{exec, setup};
 use anyhow::{Context, Result, bail};
+pub(crate) use archive::Archives;
 use machine::Room;
 use reached::Reached;
 use ready::Ready;

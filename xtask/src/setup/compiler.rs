@@ -5,6 +5,7 @@
 
 use super::{Tools, step, system};
 use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -39,14 +40,18 @@ pub(super) fn install(tools: &Tools) -> Result<Compiler> {
     let version = available()?;
     let runtime = dependency("libstd-rust-web-dev", "libstd-rust-web-")?;
     let llvm_package = dependency(&runtime, "libllvm")?;
-    let packages: Vec<&str> = PACKAGES.into_iter().chain([runtime.as_str(), llvm_package.as_str()]).collect();
-
     let fresh = tools.root.join("ebpf.new");
     clear(&fresh)?;
     let archives = fresh.join("archives");
     fs::create_dir_all(&archives).with_context(|| format!("cannot create {}", archives.display()))?;
-    step::timed(format_args!("download {}", packages.join(", ")), || download(&archives, &packages))?;
-    step::timed(format_args!("unpack the compiler into target/tools"), || unpack(&archives, &fresh))?;
+    let libraries = [runtime.as_str(), llvm_package.as_str()];
+    step::timed(format_args!("download {}, {}", PACKAGES.join(", "), libraries.join(", ")), || {
+        download(&archives, &libraries)
+    })?;
+    step::timed(format_args!("unpack the compiler into target/tools"), || {
+        unpack(&archives, &fresh)?;
+        join_library_folders(&fresh)
+    })?;
     clear(&archives)?;
 
     let place = tools.packages();
@@ -114,15 +119,23 @@ fn dependency(package: &str, prefix: &str) -> Result<String> {
         .with_context(|| format!("{package} depends on no {prefix}N (it depends on: {depends}); its packages changed"))
 }
 
-fn download(into: &Path, packages: &[&str]) -> Result<()> {
+/// Downloads the compiler's packages, and `libraries` with every library below them that is not installed here: a minimal
+/// Debian lacks several, and the compiler finds them by its library path. apt resolves what they need; it is not asked
+/// about the compiler itself, which would also bring a C compiler and remove the user's rustc.
+fn download(into: &Path, libraries: &[&str]) -> Result<()> {
+    fs::create_dir_all(into.join("partial")).with_context(|| format!("cannot create {}", into.display()))?;
+    let mut archives = OsString::from("Dir::Cache::archives=");
+    archives.push(into);
     let fetch = || {
-        step::output(
-            // The sandbox user could not write here, and apt would only warn about it.
-            Command::new("apt-get")
-                .args(["-o", "APT::Sandbox::User=root", "download"])
-                .args(packages)
-                .current_dir(into),
-        )
+        // The sandbox user could not write here, and apt would only warn about it.
+        let mut compiler = Command::new("apt-get");
+        compiler.args(["-o", "APT::Sandbox::User=root", "download"]).args(PACKAGES).current_dir(into);
+        step::output(&mut compiler)?;
+        // Nothing is installed, so the machine's locks are not needed; --reinstall downloads what is installed already.
+        let mut below = Command::new("apt-get");
+        below.args(["-o", "APT::Sandbox::User=root", "-o", "Debug::NoLocking=1", "-o"]).arg(&archives);
+        below.args(["install", "--download-only", "--reinstall", "--yes", "--no-install-recommends"]).args(libraries);
+        step::output(below.env("DEBIAN_FRONTEND", "noninteractive"))
     };
     if fetch().is_err() {
         system::refresh_lists("the download failed, so the package lists may be out of date")?;
@@ -134,7 +147,27 @@ fn download(into: &Path, packages: &[&str]) -> Result<()> {
 fn unpack(archives: &Path, into: &Path) -> Result<()> {
     for entry in fs::read_dir(archives).with_context(|| format!("cannot read {}", archives.display()))? {
         let archive = entry?.path();
+        if archive.extension().is_none_or(|extension| extension != "deb") {
+            continue;
+        }
         step::output(Command::new("dpkg").arg("-x").arg(&archive).arg(into))?;
+    }
+    Ok(())
+}
+
+/// Moves libraries of `lib/<architecture>-linux-gnu` to the folder of the same name below `usr`: before the two were one,
+/// packages used both, and the library path names only the latter.
+fn join_library_folders(root: &Path) -> Result<()> {
+    let from = library_path(root);
+    if !from.is_dir() {
+        return Ok(());
+    }
+    let into = library_path(&root.join("usr"));
+    fs::create_dir_all(&into).with_context(|| format!("cannot create {}", into.display()))?;
+    for entry in fs::read_dir(&from).with_context(|| format!("cannot read {}", from.display()))? {
+        let entry = entry?;
+        fs::rename(entry.path(), into.join(entry.file_name()))
+            .with_context(|| format!("cannot move {}", entry.path().display()))?;
     }
     Ok(())
 }
@@ -172,9 +205,13 @@ fn link_llvm(tools: &Tools, major: u32) -> Result<()> {
     replace_link(&library, &tools.llvm().join(format!("libLLVM-{major}.so")))
 }
 
+fn library_path(prefix: &Path) -> PathBuf {
+    prefix.join("lib").join(format!("{}-linux-gnu", std::env::consts::ARCH))
+}
+
 /// `usr/lib/<architecture>-linux-gnu`.
 fn library_folder(prefix: &Path) -> Result<PathBuf> {
-    let folder = prefix.join("lib").join(format!("{}-linux-gnu", std::env::consts::ARCH));
+    let folder = library_path(prefix);
     if folder.is_dir() { Ok(folder) } else { bail!("the compiler's packages have no {}", folder.display()) }
 }
 

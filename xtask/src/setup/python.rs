@@ -1,9 +1,9 @@
 //! The official Python clients that the end-to-end tests put in front of the gateway, in a virtual environment below
 //! `target/tools`: exact versions, and nothing outside the build folder.
 
-use super::{Tools, step, system};
+use super::{Tools, step};
 use crate::exec;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -12,8 +12,10 @@ use std::process::Command;
 /// The packages and their versions, one a line.
 const REQUIREMENTS: &str = "tests/e2e/official/requirements.txt";
 
-/// Makes the environment when it is missing or has other versions. Only the tests that use it need it, so being unable
-/// to make it is said and survived.
+/// Makes the environment when it is missing or has other versions.
+///
+/// # Errors
+/// It cannot be made: the tests that use it would fail, minutes later.
 pub(super) fn ensure(tools: &Tools) -> Result<()> {
     if is_current(tools) {
         return Ok(());
@@ -23,10 +25,8 @@ pub(super) fn ensure(tools: &Tools) -> Result<()> {
     if is_current(tools) {
         return Ok(());
     }
-    if let Err(error) = step::timed(format_args!("install the official Python clients"), || install(tools)) {
-        step::say(format_args!("without them their end-to-end tests fail: {error:#}"));
-    }
-    Ok(())
+    step::timed(format_args!("install the official Python clients"), || install(tools))
+        .context("the end-to-end tests need the official Python clients")
 }
 
 fn folder(tools: &Tools) -> PathBuf {
@@ -43,13 +43,10 @@ fn is_current(tools: &Tools) -> bool {
 }
 
 fn install(tools: &Tools) -> Result<()> {
-    if !system::on_path("python3") {
-        bail!("there is no python3 here");
-    }
     // Made beside the old one and then put in its place, so that tests that run meanwhile miss it for no time.
     let fresh = tools.root.join("python.new");
     step::output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&fresh))
-        .context("cannot make a virtual environment (on Debian it needs the package python3-venv)")?;
+        .context("cannot make a virtual environment")?;
     let requirements = exec::root().join(REQUIREMENTS);
     step::output(
         Command::new(fresh.join("bin/python"))

@@ -1,5 +1,6 @@
-//! Programs of the system: which are on the path, and installing the few that tests and benchmarks compare with. Installs
-//! only what is missing, and only as root; otherwise it says what cannot be done without it. Never starts a service.
+//! Programs of the system: which are on the path, and installing those that tests and benchmarks need. Installs only what
+//! is missing, and only as root on a system with apt; otherwise the set-up ends with the command to run. Never starts a
+//! service.
 
 use super::step;
 use crate::exec;
@@ -9,57 +10,93 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::process::Command;
 
-/// A program, the Debian package it comes from, and what needs it.
-type Program = (&'static str, &'static str, &'static str);
+/// What shows that a package is there.
+#[derive(Clone, Copy, Debug)]
+enum Probe {
+    /// A program on the path.
+    Program(&'static str),
+    /// A module that python3 imports: Debian ships parts of Python's own library as packages of their own.
+    Module(&'static str),
+}
 
-const PROGRAMS: [Program; 8] = [
-    ("ss", "iproute2", "kernel tests compare every count with it"),
-    ("nstat", "iproute2", "kernel tests compare overflow counters with it"),
-    ("nginx", "nginx", "tests tune its listeners, unmodified"),
-    ("haproxy", "haproxy", "tests tune its listeners, unmodified"),
-    ("redis-server", "redis-server", "a benchmark holds admission against it"),
-    ("chromium", "chromium", "a page in it reads refusals across origins"),
-    ("python3", "python3-venv", "the official clients of providers run in it"),
-    ("promtool", "prometheus", "tests check the alert rules with it"),
+/// What shows that it is there, the Debian package it comes from, and what needs it.
+type Need = (Probe, &'static str, &'static str);
+
+const NEEDS: [Need; 9] = [
+    (Probe::Program("ss"), "iproute2", "kernel tests compare every count with it"),
+    (Probe::Program("nstat"), "iproute2", "kernel tests compare overflow counters with it"),
+    (Probe::Program("nginx"), "nginx", "tests tune its listeners, unmodified"),
+    (Probe::Program("haproxy"), "haproxy", "tests tune its listeners, unmodified"),
+    (Probe::Program("redis-server"), "redis-server", "a benchmark compares admission with it"),
+    (Probe::Program("chromium"), "chromium", "a page in it reads refusals across origins"),
+    (Probe::Program("python3"), "python3", "clients written in Python run in it"),
+    (Probe::Module("ensurepip"), "python3-venv", "the official clients of providers are installed with it"),
+    (Probe::Program("promtool"), "prometheus", "tests check the alert rules with it"),
 ];
 
 /// What only `cargo xtask test --full` needs.
-const FULL_PROGRAMS: [Program; 1] =
-    [("cmake", "cmake", "the compression library of the Pingora example is built with it")];
+const FULL_NEEDS: [Need; 2] = [
+    (Probe::Program("cmake"), "cmake", "the compression library of the Pingora example is built with it"),
+    (Probe::Program("debootstrap"), "debootstrap", "the set-up is tried in a minimal Debian made by it"),
+];
 
 /// Asked by Debian's packages before they start a service (deb-policy-rc.d: 101 forbids it).
 const SERVICE_POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Installs what is missing. Missing programs are a failure only for the tests that use them, so being unable to
-/// install them is said and survived.
-pub(super) fn ensure() {
-    bring(&PROGRAMS);
+impl Probe {
+    fn is_there(self) -> bool {
+        match self {
+            Self::Program(name) => on_path(name),
+            Self::Module(name) => {
+                let mut python = Command::new("python3");
+                python.args(["-c", &format!("import {name}")]);
+                step::output(&mut python).is_ok()
+            }
+        }
+    }
+}
+
+/// Installs what the tests and benchmarks need.
+///
+/// # Errors
+/// Something is missing and cannot be installed: tests would fail for want of it, minutes later. The message names it.
+pub(super) fn ensure() -> Result<()> {
+    install_missing(&NEEDS)
 }
 
 /// The same for what only whole runs need.
-pub(super) fn ensure_full() {
-    bring(&FULL_PROGRAMS);
+///
+/// # Errors
+/// As [`ensure`].
+pub(super) fn ensure_full() -> Result<()> {
+    install_missing(&FULL_NEEDS)
 }
 
-fn bring(programs: &[Program]) {
-    let missing: Vec<_> = programs.iter().copied().filter(|(program, ..)| !on_path(program)).collect();
+fn install_missing(needs: &[Need]) -> Result<()> {
+    let missing: Vec<_> = needs.iter().copied().filter(|(probe, ..)| !probe.is_there()).collect();
     let mut packages: Vec<&str> = missing.iter().map(|(_, package, _)| *package).collect();
     packages.dedup();
     if packages.is_empty() {
-        return;
+        return Ok(());
     }
-    let installed = if !on_path("apt-get") {
-        Err(anyhow::anyhow!("there is no apt-get here"))
-    } else if !is_root() {
-        Err(anyhow::anyhow!("installing needs root"))
-    } else {
-        step::timed(format_args!("install {}", packages.join(", ")), || install(&packages))
-    };
-    if let Err(error) = installed {
-        for (program, package, purpose) in missing {
-            step::say(format_args!("{program} (package {package}) is missing, and {purpose}: {error:#}"));
-        }
+    let purposes =
+        || missing.iter().map(|(_, package, purpose)| format!("\n  {package}: {purpose}")).collect::<String>();
+    if !on_path("apt-get") {
+        bail!("there is no apt-get here; install these by hand, then run this again:{}", purposes());
     }
+    if !is_root() {
+        bail!(
+            "installing packages needs root; run `apt-get install {}` as root, then this again:{}",
+            packages.join(" "),
+            purposes()
+        );
+    }
+    step::timed(format_args!("install {}", packages.join(", ")), || install(&packages))?;
+    // A package that no longer contains what it was installed for would fail a test, minutes later.
+    if let Some((probe, package, _)) = missing.iter().find(|(probe, ..)| !probe.is_there()) {
+        bail!("package {package} is installed and {probe:?} is still missing; its contents changed");
+    }
+    Ok(())
 }
 
 /// Whether a program of this name is on the path.

@@ -2,7 +2,7 @@
 //! is checked like the rest, built, and put in front of a real daemon.
 
 use super::tally::{self, Tally};
-use crate::{exec, setup};
+use crate::exec;
 use std::process::Command;
 
 /// The example's manifest.
@@ -10,7 +10,6 @@ const MANIFEST: &str = "governor-user/client/examples/pingora/Cargo.toml";
 
 /// Checks, builds and runs it.
 pub(super) fn run() -> Tally {
-    setup::ensure_full_programs();
     let folder = match exec::target_folder() {
         Ok(target) => target.join("pingora"),
         Err(error) => {

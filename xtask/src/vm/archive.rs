@@ -30,7 +30,7 @@ pub(super) struct Archive {
 
 /// Debian's two archives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Archives {
+pub(crate) struct Archives {
     pub(super) main: Archive,
     /// `None`: this machine uses no security archive.
     pub(super) security: Option<Archive>,
@@ -38,7 +38,7 @@ pub(super) struct Archives {
 
 impl Archives {
     /// Those of this machine.
-    pub(super) fn of_machine() -> Result<Self> {
+    pub(crate) fn of_machine() -> Result<Self> {
         let mut sources = Vec::new();
         let mut read = |path: &Path| {
             let text = fs::read_to_string(path).unwrap_or_default();
@@ -54,6 +54,11 @@ impl Archives {
         parts.sort();
         parts.iter().for_each(|path| read(path));
         choose(&sources).context("no archive of Debian is among this machine's apt sources")
+    }
+
+    /// Address of Debian's main archive.
+    pub(crate) fn main_uri(&self) -> &str {
+        &self.main.uri
     }
 
     /// The one that has `suite`.

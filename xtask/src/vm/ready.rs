@@ -54,13 +54,8 @@ impl<'a> Ready<'a> {
 /// QEMU from this machine's own release, because it uses libraries that are installed here; lists of other releases
 /// would bring a C library along.
 fn fetch_emulator(store: &Path) -> Result<Emulator> {
-    let release = fs::read_to_string("/etc/os-release").context("cannot tell which release this machine has")?;
-    let name = release
-        .lines()
-        .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
-        .context("this machine's release has no name")?
-        .trim_matches('"');
-    let suites = [name.to_owned(), format!("{name}-updates"), format!("{name}-security")];
+    let name = setup::release()?;
+    let suites = [name.clone(), format!("{name}-updates"), format!("{name}-security")];
     let (apt, complaint) = lists(&store.join("apt-own"), &suites.each_ref().map(String::as_str))?;
     let fetched = timed(format_args!("fetch QEMU and busybox"), || Emulator::fetch(store, &apt));
     fetched.map_err(|error| explained(error, complaint.as_deref()))
