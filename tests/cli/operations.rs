@@ -66,6 +66,25 @@ fn every_alert_is_listed_with_its_command_and_names_a_verdict() {
     }
 }
 
+/// Units that a text manages, without `.service`.
+fn units(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().filter_map(|line| line.split_once("systemctl ")?.1.split(" #").next());
+    let last = |words: &str| words.split_whitespace().last().unwrap_or_default().to_owned();
+    lines.map(|words| last(words.split('`').next().unwrap_or_default())).collect()
+}
+
+#[test]
+fn documents_manage_the_unit_that_is_shipped() {
+    for file in ["README.md", "governor-user/OPERATIONS.md"] {
+        let units = units(&read(file));
+        assert!(!units.is_empty(), "{file} manages no unit");
+        for unit in units {
+            let shipped = format!("governor-user/dist/{}.service", unit.trim_end_matches(".service"));
+            assert!(root().join(&shipped).is_file(), "{file}: systemctl … {unit}, and there is no {shipped}");
+        }
+    }
+}
+
 #[test]
 fn remedies_name_commands_that_exist() {
     for verdict in Verdict::ALL {
