@@ -9,6 +9,7 @@ pub mod daemon;
 pub mod kernel;
 pub mod metrics;
 pub mod overload;
+pub mod own_namespaces;
 pub mod proxy;
 pub mod tuner;
 mod wording;

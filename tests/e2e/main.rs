@@ -5,6 +5,7 @@ mod admission;
 mod advise;
 mod clients;
 mod connections;
+mod containers;
 mod endings;
 mod gateway;
 mod idle;

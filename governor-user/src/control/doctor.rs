@@ -4,6 +4,7 @@
 use super::api::{Check, CheckStatus, Tuner, TunerState};
 use crate::daemon::view::View;
 use crate::kernel::view::{Health, HookEvent, HookView, Observation, PinState, PinsView};
+use crate::own_namespaces::proc_is_ours;
 use crate::wording::counted;
 
 /// Everything, the kernel's part first.
@@ -39,8 +40,31 @@ pub fn checks(view: &View, seen: &Observation, tuner: Option<&Tuner>, warnings: 
         format!("{} connected", view.sessions.len()),
         view.sessions.is_empty().then_some("point the proxy's governor client at daemon.socket"),
     ));
+    checks.extend(unseen_processes(view));
+    checks.extend(foreign_proc());
     checks.extend(warnings.iter().map(|warning| check("configuration", CheckStatus::Warn, warning, None)));
     checks
+}
+
+/// Proxies without a pid here: their end is seen by their connection only.
+fn unseen_processes(view: &View) -> Option<Check> {
+    let unseen = view.sessions.iter().filter(|session| session.peer.pid.is_none()).count();
+    let detail = format!(
+        "{} of {} proxies run in a pid namespace that governord cannot see: the end of their process is not seen, their \
+         leases end {:?} (node.session_grace) after their connection, and their descriptors and cgroups are unknown",
+        unseen,
+        view.sessions.len(),
+        view.node.session_grace,
+    );
+    let fix = "run governord in the pid namespace of the host or of its proxies (hostPID or shareProcessNamespace)";
+    (unseen > 0).then(|| check("pid namespaces", CheckStatus::Warn, detail, Some(fix)))
+}
+
+fn foreign_proc() -> Option<Check> {
+    let detail = "/proc shows another pid namespace than governord's: processes that hold a listener cannot be reached, \
+                  so no backlog is raised, and descriptors and cgroups of proxies are unknown";
+    let fix = "mount a proc of governord's own pid namespace on /proc";
+    (!proc_is_ours()).then(|| check("/proc", CheckStatus::Warn, detail, Some(fix)))
 }
 
 /// Raising a cap alone changes no listener that is there: it has to listen again.

@@ -278,7 +278,11 @@ async fn doctor(State(handle): State<Handle>) -> Answer<Vec<api::Check>> {
 pub(super) fn writer(caller: Caller) -> Result<String, Problem> {
     let own = rustix::process::geteuid().as_raw();
     match caller.0 {
-        Some(peer) if peer.uid == 0 || peer.uid == own => Ok(format!("uid {}", peer.uid)),
+        Some(peer) if peer.uid == 0 || (peer.uid == own && !peer.is_unmapped()) => Ok(format!("uid {}", peer.uid)),
+        Some(peer) if peer.is_unmapped() => {
+            let message = format!("uid {} is every user outside governord's user namespace", peer.uid);
+            Err(Problem::new(StatusCode::FORBIDDEN, message).hint("run it as root of governord's user namespace"))
+        }
         Some(peer) => Err(Problem::new(StatusCode::FORBIDDEN, format!("uid {} may read but not change", peer.uid))
             .hint("run it as root or as the daemon's user")),
         None => Err(Problem::new(StatusCode::FORBIDDEN, "the kernel did not say who asks")),

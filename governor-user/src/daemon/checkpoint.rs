@@ -3,6 +3,7 @@
 //! the newest is what counts: one that it has no time for is left out. Knows no engine.
 
 use crate::config::overrides::replace;
+use crate::own_namespaces::{boot_id, process_scope};
 use crate::proxy::peer::Peer;
 use governor_common::wire::KeyHash;
 use governor_common::wire::request::{HeldLease, Kind, Priority};
@@ -17,9 +18,6 @@ const EVERY: Duration = Duration::from_millis(250);
 
 /// At most one part in so many of the time goes into checkpoints, however many leases there are.
 const SHARE: u64 = 50;
-
-/// Changes with every start of the machine: processes of an earlier one hold nothing.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// What one session held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +111,9 @@ fn hash(digits: &str) -> Option<KeyHash> {
 #[derive(Serialize, Deserialize)]
 struct Content {
     boot: String,
+    /// What the peers' pids are relative to; absent in files of earlier versions.
+    #[serde(default)]
+    scope: Option<String>,
     sessions: Vec<Former>,
 }
 
@@ -132,7 +133,9 @@ pub fn load(state_dir: &Path) -> Vec<Former> {
     };
     match serde_json::from_str::<Content>(&text) {
         Ok(content) if content.boot == boot_id() => {
-            content.sessions.into_iter().filter(|former| former.peer.may_live()).collect()
+            let is_ours = content.scope.is_none_or(|scope| scope == process_scope());
+            let readable = |former: Former| Former { peer: former.peer.as_read(is_ours), ..former };
+            content.sessions.into_iter().map(readable).filter(|former| former.peer.may_live()).collect()
         }
         Ok(_) => Vec::new(),
         Err(error) => {
@@ -160,9 +163,9 @@ impl Checkpoint {
         let path = file(state_dir);
         let write = move || {
             let mut failing = false;
-            let boot = boot_id();
+            let (boot, scope) = (boot_id(), Some(process_scope()));
             for sessions in taken {
-                let content = Content { boot: boot.clone(), sessions };
+                let content = Content { boot: boot.clone(), scope: scope.clone(), sessions };
                 let written = serde_json::to_vec(&content).map_err(Into::into).and_then(|bytes| replace(&path, &bytes));
                 // Once an outage: what cannot be kept is kept the next time.
                 if let (Err(error), false) = (&written, failing) {
@@ -213,10 +216,6 @@ fn file(state_dir: &Path) -> PathBuf {
     state_dir.join("leases.json")
 }
 
-fn boot_id() -> String {
-    std::fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,6 +245,14 @@ mod tests {
         let held = mine.leases[0].held();
         assert_eq!((held.lease, held.key, held.priority), (7, Some(KeyHash([0xab; 16])), Priority::Sheddable));
         assert!(held.ends_with_client && held.kind == Kind::Ordinary);
+    }
+
+    #[test]
+    fn pids_of_another_namespace_are_forgotten_and_their_leases_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let content = Content { boot: boot_id(), scope: Some("pid:1 time:1".into()), sessions: vec![former(Some(1))] };
+        std::fs::write(file(folder.path()), serde_json::to_vec(&content).unwrap()).unwrap();
+        assert_eq!(load(folder.path()), [former(None)]);
     }
 
     #[test]

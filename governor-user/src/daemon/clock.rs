@@ -1,14 +1,14 @@
-//! The daemon's one clock: CLOCK_MONOTONIC as the engine's time. Steps of the wall clock change nothing.
+//! The daemon's one clock: CLOCK_MONOTONIC as the engine's time, as the kernel counts it, so that it compares with what
+//! BPF programs stamp. Steps of the wall clock change nothing.
 
+use crate::own_namespaces::kernel_monotonic_ns;
 use governor_engine::time::Instant;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Now, in nanoseconds since boot.
 #[must_use]
 pub fn now() -> Instant {
-    let time = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    Instant(seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0)))
+    Instant(kernel_monotonic_ns())
 }
 
 /// The engine's instant as tokio's, for timers.

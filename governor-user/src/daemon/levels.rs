@@ -142,7 +142,7 @@ impl Driver {
         Loads {
             counted: engine.counted(),
             cap: self.parts.policy.node.cap,
-            proxies: self.connected().filter_map(|(_, session)| session.peer.pid).collect(),
+            proxies: self.connected().filter_map(|(_, session)| session.peer.in_proc()).collect(),
             pools: engine
                 .pools()
                 .filter_map(|pool| {

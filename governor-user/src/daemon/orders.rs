@@ -85,7 +85,7 @@ impl Driver {
     /// Asks the kernel for the clients whose turn it is. The thread that does is started with the first of them.
     pub(super) fn look_for_clients(&mut self, now: Instant) {
         let (engine, sessions) = (&self.parts.engine, &self.sessions);
-        let proxy = |session: SessionId| sessions.get(&session)?.peer.pid;
+        let proxy = |session: SessionId| sessions.get(&session)?.peer.in_proc();
         let Some(round) = self.clients.round(now, |lease| engine.holder(lease), proxy) else { return };
         if self.client_watch.is_none() {
             let inbox = self.inbox.clone();

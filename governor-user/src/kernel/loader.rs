@@ -4,11 +4,12 @@
 use super::btf::{BtfError, Layouts};
 use super::ladder::{self, Climbed, Ground, Way};
 use super::maps::{self, Maps, Source};
-use super::overflow_hooks::{self, now_ns};
+use super::overflow_hooks;
 use super::pin::{Links, Programs};
 use super::selftest::{self, Expected, SelfTestError};
 use super::tracepoint::Options;
 use super::view::{HookView, Tier};
+use crate::own_namespaces::kernel_monotonic_ns;
 use aya::programs::{BtfTracePoint, Iter, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use aya_log::EbpfLogger;
@@ -189,8 +190,8 @@ pub(super) fn load(options: &Options, made: impl FnOnce(&Ebpf)) -> Result<Loaded
         sees_accepts,
         scans: scans.is_ok(),
         scans_queues: queues.is_ok(),
-        acks_since_ns: counts_acks.then(now_ns),
-        syns_since_ns: counts_syns.then(now_ns),
+        acks_since_ns: counts_acks.then(kernel_monotonic_ns),
+        syns_since_ns: counts_syns.then(kernel_monotonic_ns),
         syn_root: cgroup_root.clone().filter(|_| syns_on_demand),
     };
     Ok(Loaded { programs: Programs::Loaded(Box::new(object)), links, maps, facts, log })

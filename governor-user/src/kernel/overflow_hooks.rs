@@ -8,11 +8,11 @@ use super::maps::Maps;
 use super::pin::Programs;
 use super::provoke::{self, Refused};
 use super::selftest;
+use crate::own_namespaces::kernel_monotonic_ns;
 use crate::wording;
 use aya::programs::{CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, Iter, ProgramError, cgroup_skb::CgroupSkbLink};
 use aya::{Btf, Ebpf};
 use governor_common::abi::{ListenerState, Offsets};
-use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -156,19 +156,12 @@ fn attach_syn(program: &mut CgroupSkb, root: &Path) -> Result<SynWatch, String> 
         .attach(&folder, CgroupSkbAttachType::Ingress, CgroupAttachMode::Single)
         .map_err(|error| said(&error))?;
     let link = program.take_link(attached).map_err(|error| said(&error))?;
-    Ok(SynWatch { _link: link, since_ns: now_ns() })
+    Ok(SynWatch { _link: link, since_ns: kernel_monotonic_ns() })
 }
 
 fn syn_program(object: &mut Ebpf) -> Result<&mut CgroupSkb, String> {
     let program = object.program_mut("syn_ingress").ok_or(NO_PROGRAM)?;
     program.try_into().map_err(|error: ProgramError| one_line(&error))
-}
-
-/// The clock that the programs read too.
-pub(super) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Refused packets and queue ages against the running kernel, in private network namespaces. The oracle is the
 //! namespace's own count of refused packets, and the clock.
 
-use super::now_ns;
 use crate::kernel::netstat::{self, named};
 use crate::kernel::selftest::in_private_namespace;
 use crate::kernel::tracepoint::{ListenerReading, Options, Tracepoint};
+use crate::own_namespaces::kernel_monotonic_ns;
 use rustix::net::sockopt::socket_cookie;
 use rustix::net::{AddressFamily, SocketType};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -109,11 +109,11 @@ fn the_age_of_a_queue_is_that_of_its_oldest_connection() {
     let Some(mut tracepoint) = attached() else { return };
     let ran = in_private_namespace(|| {
         let (listener, cookie, port) = listen(8);
-        let mut moments = vec![now_ns()];
+        let mut moments = vec![kernel_monotonic_ns()];
         let mut clients = Vec::new();
         for _ in 0..3 {
             clients.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap());
-            moments.push(now_ns());
+            moments.push(kernel_monotonic_ns());
         }
         for waiting in (1..=3).rev() {
             let queue = tracepoint.scan_queues().unwrap()[&cookie];

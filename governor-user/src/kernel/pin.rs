@@ -19,9 +19,9 @@ mod notes;
 use super::assemble::Note;
 use super::loader::{self, Loaded, chain};
 use super::maps::{Maps, Source};
-use super::overflow_hooks;
 use super::tracepoint::{Memory, Options};
 use super::view::{PinState, PinsView};
+use crate::own_namespaces::kernel_monotonic_ns;
 use crate::wording::counted;
 use aya::Ebpf;
 use aya::programs::links::{FdLink, PinnedLink};
@@ -343,7 +343,7 @@ fn pin_rest(folder: &Folder, loaded: &mut Loaded, settings: Settings) -> Result<
         links.push(name.clone());
         loaded.links.0.insert(name, link.into());
     }
-    let manifest = Manifest::new(object_digest(), settings, overflow_hooks::now_ns(), links, loaded.facts.clone());
+    let manifest = Manifest::new(object_digest(), settings, kernel_monotonic_ns(), links, loaded.facts.clone());
     let notes = Notes::create(path).map_err(|error| chain(&error))?;
     let store = Store::create(path, &manifest).map_err(|error| chain(&error))?;
     Ok((store, manifest, notes))

@@ -2,6 +2,7 @@
 //! `/proc` entries, and duplicating a descriptor of another process. In-process today; one module, so that a privileged
 //! helper process can take it over without touching its callers. Knows nothing about sockets' meaning.
 
+use crate::own_namespaces::proc_is_ours;
 use rustix::{
     io::Errno,
     process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open},
@@ -145,8 +146,13 @@ pub(crate) struct Duplicate {
 /// descriptor stands for may have changed since it was looked up: the caller checks.
 ///
 /// # Errors
-/// `PermissionDenied` without `CAP_SYS_PTRACE` over the process; `NotFound` when it ended.
+/// `PermissionDenied` without `CAP_SYS_PTRACE` over the process; `NotFound` when it ended; `Other` where `/proc` is of
+/// another pid namespace.
 pub(crate) fn duplicate_socket(process: u32, inode: u64) -> io::Result<Option<Duplicate>> {
+    // `process` is a number of `/proc`, `pidfd_open` takes one of this process's pid namespace.
+    if !proc_is_ours() {
+        return Err(io::Error::other("/proc shows another pid namespace than governord's: mount its own there"));
+    }
     let ended = || io::Error::from(io::ErrorKind::NotFound);
     let pid = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or_else(ended)?;
     let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| classify_process(errno.into()))?;

@@ -28,8 +28,8 @@ use super::{
     waits::Waits,
     walk::Walker,
 };
+use crate::own_namespaces::kernel_monotonic_ns;
 use programs::Counts;
-use rustix::time::{ClockId, clock_gettime};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -57,7 +57,7 @@ impl From<Stranded> for Fatal {
 impl Fatal {
     /// The last observation: nothing is known any more, and why.
     pub(crate) fn last_words(self) -> Observation {
-        Observation { taken_ns: monotonic_ns(), degraded: vec![self.to_string()], ..Observation::default() }
+        Observation { taken_ns: kernel_monotonic_ns(), degraded: vec![self.to_string()], ..Observation::default() }
     }
 }
 
@@ -231,12 +231,4 @@ fn pins(options: &Options, tracepoint: Option<&Tracepoint>) -> Result<PinsView, 
         return Err(PlaneError::Pins(reason));
     }
     Ok(view)
-}
-
-/// Nanoseconds of the clock that BPF reads too.
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).expect("the monotonic clock starts at 0");
-    let nanoseconds = u64::try_from(now.tv_nsec).expect("nanoseconds of a second are never negative");
-    seconds * 1_000_000_000 + nanoseconds
 }

@@ -1,51 +1,83 @@
-//! Who is at the other end: user and process as the kernel tells, and the moment that process ends.
+//! The process at the other end of a Unix socket: user and pid as the kernel reports them, and the moment it ends.
 
+use crate::own_namespaces::{proc_is_ours, unmapped_uid};
 use anyhow::{Context, Result};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
+use tokio::net::UnixStream;
 
 /// The peer of a Unix stream socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
-    /// Its process; `None` when it lives in a foreign pid namespace.
+    /// Its process in the daemon's pid namespace; `None` when it has no number there (the kernel reports 0).
     pub pid: Option<u32>,
-    /// Its user.
+    /// Its user in the daemon's user namespace; see [`unmapped_uid`] for a user without a number there.
     pub uid: u32,
     /// Its group.
     pub gid: u32,
-    /// When its process began, in clock ticks since the machine started: a number that is used again is told by it. `None`
-    /// where that cannot be read.
+    /// When its process began, in clock ticks since the machine started: it differs for a later process with the same
+    /// pid. `None` where it cannot be read.
     pub started: Option<u64>,
 }
 
 impl Peer {
-    /// Reads SO_PEERCRED.
+    /// Reads `SO_PEERCRED`.
     ///
     /// # Errors
-    /// The kernel does not tell.
-    pub fn of(socket: &impl AsFd) -> Result<Self> {
-        let credentials =
-            rustix::net::sockopt::socket_peercred(socket).context("cannot read the peer's credentials")?;
-        let pid = u32::try_from(credentials.pid.as_raw_nonzero().get()).ok();
-        let started = pid.and_then(process_started);
-        Ok(Self { pid, uid: credentials.uid.as_raw(), gid: credentials.gid.as_raw(), started })
+    /// The kernel refuses.
+    pub fn of(stream: &UnixStream) -> Result<Self> {
+        // tokio reads it as `libc::ucred`, where the pid 0 of a process outside the pid namespace is a legal value.
+        let credentials = stream.peer_cred().context("cannot read the peer's credentials")?;
+        let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
+        let started = pid.filter(|_| proc_is_ours()).and_then(process_started);
+        Ok(Self { pid, uid: credentials.uid(), gid: credentials.gid(), started })
     }
 
-    /// Whether both are one process of one user. Of a process in a foreign pid namespace nobody knows.
+    /// As it was written to disk, by a daemon of this boot; its pid says something only in the same namespaces (`is_ours`).
+    #[must_use]
+    pub fn as_read(self, is_ours: bool) -> Self {
+        if is_ours { self } else { Self { pid: None, started: None, ..self } }
+    }
+
+    /// The number of its folder in `/proc`; `None` where `/proc` numbers processes otherwise than the daemon's pid
+    /// namespace, or the peer has no number there.
+    #[must_use]
+    pub fn in_proc(&self) -> Option<u32> {
+        self.pid.filter(|_| proc_is_ours())
+    }
+
+    /// Whether its uid stands for every user without a number in the daemon's user namespace.
+    #[must_use]
+    pub fn is_unmapped(&self) -> bool {
+        unmapped_uid() == Some(self.uid)
+    }
+
+    /// Whether both are one process of one user. Unknown, and so false, for a process without a pid here.
     #[must_use]
     pub fn is_same_process(&self, other: &Self) -> bool {
         self.pid.is_some() && self == other
     }
 
-    /// Whether its process may still be there.
+    /// Whether its process may still run.
     #[must_use]
     pub fn may_live(&self) -> bool {
         let Some(pid) = self.pid else { return true };
-        std::fs::exists(format!("/proc/{pid}")).unwrap_or(true)
-            && self.started.is_none_or(|started| process_started(pid).is_none_or(|now| now == started))
+        // Not by `/proc`, which may belong to another pid namespace.
+        if matches!(open_process(pid), Err(Errno::SRCH | Errno::INVAL)) {
+            return false;
+        }
+        let now = || process_started(pid).filter(|_| proc_is_ours());
+        self.started.is_none_or(|started| now().is_none_or(|now| now == started))
     }
+}
+
+/// A pidfd of a process by its number in the daemon's pid namespace.
+fn open_process(pid: u32) -> rustix::io::Result<OwnedFd> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+    pidfd_open(pid, PidfdFlags::empty())
 }
 
 /// Ends when the process does; never, where its end cannot be watched.
@@ -57,11 +89,7 @@ impl ExitWatch {
     /// process that connected or one that inherited the socket.
     #[must_use]
     pub fn of(peer: &Peer) -> Self {
-        let pidfd = peer
-            .pid
-            .and_then(|pid| i32::try_from(pid).ok())
-            .and_then(Pid::from_raw)
-            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let pidfd = peer.pid.and_then(|pid| open_process(pid).ok());
         Self(pidfd.and_then(super::fd::readable))
     }
 
@@ -106,10 +134,10 @@ impl Allowed {
         Ok(Self(Some(ids?)))
     }
 
-    /// Whether this peer may. Root always may.
+    /// Whether this peer may. Root always may. A list of users admits no unmapped uid, which may stand for any of them.
     #[must_use]
     pub fn permits(&self, peer: &Peer) -> bool {
-        peer.uid == 0 || self.0.as_ref().is_none_or(|ids| ids.contains(&peer.uid))
+        peer.uid == 0 || self.0.as_ref().is_none_or(|ids| ids.contains(&peer.uid) && !peer.is_unmapped())
     }
 }
 

@@ -2,6 +2,7 @@
 //! an operator. Kept in the state folder for one boot of the machine, because cookies are counted anew at the next.
 
 use crate::config::overrides::replace;
+use crate::own_namespaces::boot_id;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -54,7 +55,7 @@ impl Store {
     /// was raised before is taken for what owners asked for.
     pub(super) fn open(state_dir: &Path) -> Self {
         let path = state_dir.join("tuner.json");
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+        let boot = boot_id();
         let found = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice::<Memory>(&bytes).unwrap_or_else(|error| {
                 tracing::warn!(path = %path.display(), %error, "what was raised before is not known");

@@ -1,6 +1,6 @@
 //! What a tick says: the state of the plane as an [`Observation`]. Reads no source.
 
-use super::{Sampler, monotonic_ns};
+use super::Sampler;
 use crate::kernel::{
     cgroup::Group,
     connections::Open,
@@ -9,6 +9,7 @@ use crate::kernel::{
     view::{Basis, CgroupView, ListenerView, NamespaceView, Observation, PinState, Tier},
     waits::Waits,
 };
+use crate::own_namespaces::kernel_monotonic_ns;
 use std::collections::BTreeMap;
 
 impl Sampler {
@@ -22,7 +23,7 @@ impl Sampler {
             Group::At(path) => Some(path),
             Group::Gone | Group::Unattributed => None,
         };
-        let taken_ns = monotonic_ns();
+        let taken_ns = kernel_monotonic_ns();
         let mut listeners = self.ledger.views(self.tier, taken_ns, owner, |inode| self.holders.of(inode));
         for listener in &mut listeners {
             listener.sojourn = listener.cookie.and_then(|cookie| self.waits.get(&cookie)).map(Waits::view);

@@ -1,7 +1,7 @@
 //! The kernel's own tables of one namespace: its counters, its listeners, and what waits in their queues. A table that
 //! cannot be read leaves what is known as it was.
 
-use super::{Fatal, Sampler, monotonic_ns, programs::Counts};
+use super::{Fatal, Sampler, programs::Counts};
 use crate::kernel::{
     abandoned,
     assemble::{Id, Row},
@@ -12,6 +12,7 @@ use crate::kernel::{
     sockdiag::{Diag, DiagError, Select, SocketRow},
     view::{Protocol, Tier},
 };
+use crate::own_namespaces::kernel_monotonic_ns;
 use std::{
     net::IpAddr,
     time::{Duration, Instant},
@@ -63,7 +64,7 @@ impl Sampler {
         if !self.counters.due(netns, now) {
             return Ok(());
         }
-        let read_ns = monotonic_ns();
+        let read_ns = kernel_monotonic_ns();
         let sample = match self.namespaces.visit(netns, netstat::read_here) {
             Ok(sample) => Some(sample),
             Err(EnterError::Stranded(error)) => return Err(Fatal::Stranded(error)),
@@ -92,7 +93,7 @@ impl Sampler {
             Some(task) => procfs::listeners(&task)?,
             None => self.namespaces.visit(netns, || procfs::listeners("/proc/thread-self".as_ref()))??,
         };
-        drop(self.ledger.absorb(netns, rows, monotonic_ns(), |_| None));
+        drop(self.ledger.absorb(netns, rows, kernel_monotonic_ns(), |_| None));
         Ok(())
     }
 
@@ -102,7 +103,7 @@ impl Sampler {
         diag.dump(Select::Listeners, &mut self.scratch)?;
         let ports: Vec<u16> = self.scratch.iter().map(|row| row.port).collect();
         let mut rows: Vec<Row> = self.scratch.drain(..).map(listener_row).collect();
-        let taken_ns = monotonic_ns();
+        let taken_ns = kernel_monotonic_ns();
         let again = self.read_again(netns, &rows, counts);
         let counted = |cookie| again.get(&cookie).copied().or_else(|| counts.of(cookie));
         if !self.look_into_queues(netns, &mut rows)? {
