@@ -1,7 +1,9 @@
 //! The guide's ten lines in front of a real daemon: what they promise.
 
-use crate::site::{accounts, chat, quickstart, status_of};
+use crate::site::{Answer, accounts, chat, quickstart, status_of};
 use rustix::process::{Pid, Signal, kill_process};
+use std::io::Write;
+use std::net::TcpStream;
 use support::daemon::Setup;
 
 #[test]
@@ -59,5 +61,22 @@ fn a_daemon_that_is_stopped_holds_no_request_up_and_hears_of_it_when_it_goes_on(
     kill_process(pid, Signal::CONT).unwrap();
     daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 2);
     drop((first, second));
+    daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0);
+}
+
+/// The handler reads no body, and a body that comes after its head stays in the socket: so does the end behind it.
+#[test]
+fn a_client_that_closes_behind_an_unread_body_frees_its_slot() {
+    let daemon = Setup::new(&accounts(1, 1, "")).start();
+    let gateway = quickstart(&daemon.socket(), "s");
+    let mut client = TcpStream::connect(gateway.address).unwrap();
+    let head = "Host: gateway\r\nAuthorization: Bearer sk-one\r\nContent-Length: 5";
+    write!(client, "POST /v1/chat/completions HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
+    let mut answer = Answer::read(client.try_clone().unwrap());
+    assert_eq!(answer.status, 200);
+    assert!(answer.first_bytes() > 0);
+    client.write_all(b"12345").unwrap();
+    assert_eq!(daemon.get("/v1/pools")[0]["in_flight"], 1);
+    drop((client, answer));
     daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0);
 }

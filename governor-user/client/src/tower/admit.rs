@@ -45,7 +45,13 @@ impl Settings {
         if parent.is_none() && head.extensions.get::<LeaseHandle>().is_some_and(|lease| self.is_ours(lease)) {
             return Ok(Admitted::free());
         }
-        match (self.classify)(head) {
+        let route = (self.classify)(head);
+        if matches!(route, Route::Counted(_) | Route::ExemptStream)
+            && let Some(connection) = connection(&head.extensions)
+        {
+            connection.serves();
+        }
+        match route {
             Route::Counted(endpoint) => {
                 let lease = self.governor.acquire_boxed(self.ask(head, endpoint, parent)).await?;
                 let handle = lease.handle();

@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{self, IncomingStream};
-use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::net::{TcpListener, UnixListener};
 
 use super::connection::{Attached, Connection};
+use super::stream::ClientStream;
 
 /// For `axum::serve`, together with `into_make_service_with_connect_info::<Connection>()`. Sends small pieces as they
-/// come (`TCP_NODELAY`), which event streams want.
+/// come (`TCP_NODELAY`), which event streams want. A connection that carried a request which takes a slot ends as soon as
+/// its client has closed it or has shut down its sending side, whether or not the handler reads the request's body.
 #[derive(Debug)]
 pub struct Listener(TcpListener);
 
@@ -23,14 +25,14 @@ impl Listener {
 }
 
 impl serve::Listener for Listener {
-    type Io = Attached<TcpStream>;
+    type Io = Attached<ClientStream>;
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, SocketAddr) {
         let (stream, address) = serve::Listener::accept(&mut self.0).await;
         // Failing means the client is gone, which shows at the next read.
         stream.set_nodelay(true).ok();
-        (Connection::of(&stream).attach(stream), address)
+        (Connection::of(&stream).watch(stream), address)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {

@@ -16,12 +16,15 @@ use pin_project_lite::pin_project;
 use rustix::net::sockopt::socket_cookie;
 use rustix::net::{getpeername, getsockname};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 
 use super::hold::Hold;
+use super::stream::ClientStream;
 
 /// A client's connection. The accept loop makes one, puts a clone into the extensions of each request that comes by it,
-/// and [attaches](Self::attach) it to the stream. With that the daemon hears from the kernel when the client is gone, and
-/// the lease of a connection that was upgraded (to a WebSocket, say) lives until that connection is dropped.
+/// and attaches it to the stream by [`watch`](Self::watch) or [`attach`](Self::attach). With that the daemon hears from the
+/// kernel when the client is gone, and the lease of a connection that was upgraded (to a WebSocket, say) lives until that
+/// connection is dropped.
 #[derive(Clone)]
 pub struct Connection {
     client: Option<ClientSocket>,
@@ -30,6 +33,8 @@ pub struct Connection {
 
 struct Shared {
     kept: Mutex<Kept>,
+    /// A request came by it that takes a slot.
+    serves: AtomicBool,
     /// Something was upgraded: bytes that move are its.
     upgraded: AtomicBool,
 }
@@ -53,7 +58,8 @@ impl Connection {
     /// A connection whose socket is known from elsewhere, or not at all.
     #[must_use]
     pub fn known(client: Option<ClientSocket>) -> Self {
-        let shared = Shared { kept: Mutex::new(Kept::Detached), upgraded: AtomicBool::new(false) };
+        let kept = Mutex::new(Kept::Detached);
+        let shared = Shared { kept, serves: AtomicBool::new(false), upgraded: AtomicBool::new(false) };
         Self { client, shared: Arc::new(shared) }
     }
 
@@ -68,6 +74,24 @@ impl Connection {
     pub fn attach<S>(&self, stream: S) -> Attached<S> {
         *self.lock() = Kept::Open(Vec::new());
         Attached { stream, end: End(self.clone()) }
+    }
+
+    /// Ties the connection's end to that of `stream`, and ends the stream as soon as the client has closed the connection
+    /// or its sending side, also while the server does not read. For servers to which an end of the read side means that
+    /// the client has left; others use [`attach`](Self::attach).
+    #[must_use]
+    pub fn watch(&self, stream: TcpStream) -> Attached<ClientStream> {
+        self.attach(ClientStream::new(stream, self.clone()))
+    }
+
+    /// A request that takes a slot came by it: nothing is served any more to a client that has left.
+    pub(super) fn serves(&self) {
+        self.shared.serves.store(true, Ordering::Relaxed);
+    }
+
+    /// What a connection was upgraded to may go on after either side has ended.
+    pub(super) fn is_watched(&self) -> bool {
+        self.shared.serves.load(Ordering::Relaxed) && !self.shared.upgraded.load(Ordering::Relaxed)
     }
 
     /// Keeps what an upgraded request holds until the stream is dropped; gives it back when no stream is attached.

@@ -10,7 +10,9 @@
 //! # When a lease ends
 //!
 //! Once, at the first of: the body's last frame or its trailers, an error or a panic in it, its drop (a client that left,
-//! a reset stream, a timeout), and before there is a body, the handler's error, panic or drop. What the response begins
+//! a reset stream, a timeout), and before there is a body, the handler's error, panic or drop. A client that shuts down
+//! its sending side has left; [`Connection::watch`] sees that also behind bytes that the server does not read. What the
+//! response begins
 //! and does not end, a WebSocket, holds its lease until its connection does: see [`Custody`] and [`Connection`].
 
 mod admit;
@@ -24,6 +26,7 @@ mod hold;
 mod layer;
 mod places;
 mod service;
+mod stream;
 
 pub use admit::ChildOf;
 pub use body::LeaseBody;
@@ -32,3 +35,4 @@ pub use connection::{Attached, Connection, client_socket};
 pub use custody::Custody;
 pub use layer::GovernorLayer;
 pub use service::GovernorService;
+pub use stream::ClientStream;

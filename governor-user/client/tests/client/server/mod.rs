@@ -2,6 +2,7 @@
 
 mod endings;
 mod handler;
+mod leaving;
 mod order;
 mod upgrades;
 

@@ -14,7 +14,7 @@ use super::{Gateway, head, read_until};
 use crate::peer::eventually;
 
 /// Opens a WebSocket, as far as its handshake goes, and sees that it works.
-async fn open(gateway: &Gateway, ending: &str) -> TcpStream {
+pub(super) async fn open(gateway: &Gateway, ending: &str) -> TcpStream {
     let mut stream = gateway.connect().await;
     let request = head(ending)
         .replace("POST /v1/messages", "GET /v1/realtime")
