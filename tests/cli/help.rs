@@ -2,7 +2,8 @@
 
 use crate::transcript::written;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
+use support::bins::binary;
 use support::daemon::ctl_command;
 
 fn ctl(arguments: &[&str]) -> Output {
@@ -38,6 +39,7 @@ fn help_lists_every_subcommand_and_the_exit_codes() {
       config       The settings in effect
       doctor       Check the daemon and the machine; without a daemon, only the machine (exit code 3)
       completions  Print a completion script
+      help         Print this message or the help of the given subcommand(s)
 
     Options:
           --socket <PATH>        Control socket of the daemon [env: GOVERNOR_DAEMON_CONTROL_SOCKET]
@@ -46,7 +48,7 @@ fn help_lists_every_subcommand_and_the_exit_codes() {
       -h, --help                 Print help
       -V, --version              Print version
 
-    Exit codes: 0 ok · 1 negative answer (unknown decision, refused setting, failed check) · 2 usage · 3
+    Exit codes: 0 ok · 1 negative answer (a problem, a failed check, unknown, refused) · 2 usage · 3
     daemon unreachable
     ");
 }
@@ -66,6 +68,10 @@ fn help_of_a_subcommand_says_what_it_takes() {
           --format <table|json>  Tables for people, JSON for programs [default: table]
           --idle <TIME>          Only leases that moved no byte for so long, e.g. 60s
       -h, --help                 Print help
+
+    Examples:
+      governorctl leases --pool chat --idle 60s
+          leases that have moved no byte for a minute
     ");
     insta::assert_snapshot!(of(&["bypass", "on", "--help"]), @"
     Switch on
@@ -104,6 +110,47 @@ fn a_wrong_command_line_ends_with_2_and_a_hint() {
     for arguments in [&[][..], &["set", "node.cap"], &["bypass"], &["pools", "--format", "yaml"]] {
         assert_eq!(ctl(arguments).status.code(), Some(2), "{arguments:?}");
     }
+}
+
+#[test]
+fn help_of_a_subcommand_is_a_command_too() {
+    for subcommand in ["leases", "bypass"] {
+        let (help, option) = (ctl(&["help", subcommand]), ctl(&[subcommand, "--help"]));
+        assert!(help.status.success() && help.stdout == option.stdout, "{subcommand}: {help:?}");
+    }
+}
+
+#[test]
+fn an_error_is_written_once() {
+    let nowhere = Path::new("/nonexistent/governor.toml");
+    let check = |name: &str, arguments: &[&str]| {
+        let output = Command::new(binary(name)).args(arguments).arg("--config").arg(nowhere).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for said in [check("governord", &["--check"]), check("governorctl", &["doctor", "--clean"])] {
+        assert_eq!(said.matches("No such file").count(), 1, "{said}");
+        assert_eq!(said.matches("/nonexistent/governor.toml").count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn a_shell_completes_pools_settings_and_subcommands() {
+    let daemon = crate::world::quiet();
+    let complete = |words: &[&str]| {
+        let output = ctl_command(&daemon.control_socket(), &[&["--", "governorctl"][..], words].concat())
+            .env("GOVERNORCTL_COMPLETE", "bash")
+            .env("_CLAP_COMPLETE_INDEX", words.len().to_string())
+            .env("_CLAP_IFS", "\n")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(complete(&["keys", "--pool", ""]), ["chat"]);
+    assert_eq!(complete(&["byp"]), ["bypass"]);
+    let settings = complete(&["set", "pools.chat.fair_share"]);
+    assert!(settings.contains(&"pools.chat.fair_share_mode".to_owned()), "{settings:?}");
+    assert_eq!(complete(&["set", "daemon.sock"]), Vec::<String>::new(), "it cannot be set at run time");
 }
 
 #[test]

@@ -98,12 +98,12 @@ fn a_refused_setting_says_what_is_expected() {
     let daemon = quiet();
     insta::assert_snapshot!(of(&daemon, &["set", "pools.chat.fair_share", "101"]), @r#"
     governorctl: the configuration is not valid
-    override pools.chat.fair_share: pools.chat.fair_share: expected "off", "max-min" or a threshold from 1 to 100 percent, found `101`
+    override: pools.chat.fair_share: expected "off", "max-min" or a threshold from 1 to 100 percent, found `101`
     (exit code 1)
     "#);
     insta::assert_snapshot!(of(&daemon, &["set", "pools.chat.fair_share", "-1"]), @r#"
     governorctl: the configuration is not valid
-    override pools.chat.fair_share: pools.chat.fair_share: expected "off", "max-min" or a threshold from 1 to 100 percent, found `-1`
+    override: pools.chat.fair_share: expected "off", "max-min" or a threshold from 1 to 100 percent, found `-1`
     (exit code 1)
     "#);
     insta::assert_snapshot!(of(&daemon, &["set", "pools.chat.fair_shar", "80"]), @r#"
@@ -130,11 +130,13 @@ fn a_listener_is_listed_with_its_backlog() {
     let address = listener.local_addr().unwrap();
     let daemon = quiet();
     daemon.wait_for("/v1/listeners", |rows| {
-        rows.as_array().is_some_and(|rows| rows.iter().any(|row| row["port"] == address.port()))
+        let held = |row: &serde_json::Value| row["pids"].as_array().is_some_and(|pids| !pids.is_empty());
+        rows.as_array().is_some_and(|rows| rows.iter().any(|row| row["port"] == address.port() && held(row)))
     });
     let table = of(&daemon, &["listeners"]);
-    // The namespace stands in between where others have listeners too.
-    let shown = |line: &str| line.starts_with(&format!("{address}  ")) && line.contains("  0  0  -  ");
+    // This test process holds it.
+    let held = format!("[{}]", std::process::id());
+    let shown = |line: &str| line.starts_with(&format!("{address}  ok  ")) && line.contains(&held);
     assert!(table.lines().any(shown), "{table}");
     let json = daemon.ctl(&["listeners", "--format", "json"]);
     let rows: Vec<serde_json::Value> = serde_json::from_slice(&json.stdout).unwrap();

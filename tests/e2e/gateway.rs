@@ -129,6 +129,7 @@ fn health_checks_pass_while_everything_else_is_refused() {
     let _held = chat(gateway.address, "sk-first");
     let refused = chat(gateway.address, "sk-second");
     assert_eq!((refused.status, refused.header("x-governor-origin")), (529, Some("node")));
+    assert!(refused.head.starts_with("HTTP/1.1 529 Overloaded\r\n"), "{}", refused.head);
     let body: serde_json::Value = serde_json::from_str(&refused.body()).unwrap();
     assert_eq!(body["error"]["code"], "overloaded");
     for probe in ["GET /healthz", "GET /readyz", "GET /metrics", "GET /v1/models"] {

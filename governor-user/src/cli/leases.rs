@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Error};
 use super::client::with_query;
-use super::render::{Style, Table, duration, key_name, or_dash, printable};
+use super::render::{Column, Style, Table, duration, key_name, or_dash, printable};
 use super::run::Ctl;
 use crate::control::api::Lease;
 use std::time::Duration;
@@ -16,14 +16,28 @@ pub(super) fn run(ctl: &Ctl, pool: Option<String>, idle: Option<Duration>) -> Re
     Ok(ctl.show(&leases, |leases, style| table(leases, *style)))
 }
 
-fn table(leases: &[Lease], style: Style) -> String {
-    let titles = ["LEASE", "POOL", "MEMBER", "KEY", "KIND", ">SESSION", ">AGE", ">IDLE", ">EXPIRES IN"];
+pub(super) fn table(leases: &[Lease], style: Style) -> String {
+    let columns = [
+        Column::word("LEASE").rank(0),
+        Column::text("POOL").rank(3),
+        Column::text("MEMBER").rank(2),
+        Column::text("KEY").rank(0),
+        Column::word("KIND").rank(7),
+        Column::number("SESSION").rank(6),
+        Column::number("AGE").rank(0),
+        Column::number("IDLE").rank(1),
+        Column::number("EXPIRES IN").rank(5),
+    ];
     let with_org = leases.iter().any(|lease| lease.org.is_some());
     let with_state = leases.iter().any(|lease| lease.suspended || lease.client_gone);
     let with_site = leases.iter().any(|lease| lease.site.is_some());
-    let more = [(with_org, "ORG"), (with_state, "STATE"), (with_site, "ASKED AT")];
-    let more = more.into_iter().filter_map(|(shown, title)| shown.then_some(title));
-    let mut table = Table::new(&titles.into_iter().chain(more).collect::<Vec<_>>());
+    let more = [
+        (with_org, Column::text("ORG").rank(8)),
+        (with_state, Column::text("STATE").rank(1)),
+        (with_site, Column::text("ASKED AT").rank(4)),
+    ];
+    let more = more.into_iter().filter_map(|(shown, column)| shown.then_some(column));
+    let mut table = Table::new(&columns.into_iter().chain(more).collect::<Vec<_>>());
     for lease in leases {
         let mut row = vec![
             lease.lease.clone(),

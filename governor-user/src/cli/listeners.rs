@@ -2,32 +2,41 @@
 
 use super::answer::{Answer, Error};
 use super::client::with_query;
-use super::render::{Style, Table, duration, or_dash, printable};
+use super::render::{Cell, Column, Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::{ClosedListeners, ListenerGroup, ListenerView, Protocol, SojournView};
+use crate::control::api::{ClosedListeners, ListenerGroup, ListenerRow, ListenerView, Protocol, SojournView, Verdict};
+use std::cmp::Reverse;
 use std::net::SocketAddr;
 
 /// Asks and shows.
 pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {
-    let listeners: Vec<ListenerView> = ctl.client.get("/v1/listeners")?;
+    let mut listeners: Vec<ListenerRow> = ctl.client.get("/v1/listeners")?;
+    trouble_first(&mut listeners);
     Ok(ctl.show(&listeners, |listeners, style| table(listeners, *style)))
 }
 
 /// Asks for groups and shows them.
 pub(super) fn groups(ctl: &Ctl) -> Result<Answer, Error> {
-    let groups: Vec<ListenerGroup> =
+    let mut groups: Vec<ListenerGroup> =
         ctl.client.get(&with_query("/v1/listeners", &[("groups", Some("1".to_owned()))]))?;
+    groups.sort_by(|a, b| b.worst_utilisation.unwrap_or(0.0).total_cmp(&a.worst_utilisation.unwrap_or(0.0)));
     Ok(ctl.show(&groups, |groups, style| group_table(groups, *style)))
 }
 
 /// Asks for those that closed and shows them.
 pub(super) fn closed(ctl: &Ctl) -> Result<Answer, Error> {
-    let places: Vec<ClosedListeners> = ctl.client.get("/v1/listeners/closed")?;
+    let mut places: Vec<ClosedListeners> = ctl.client.get("/v1/listeners/closed")?;
+    places.sort_by_key(|place| Reverse(place.lost));
     Ok(ctl.show(&places, |places, style| closed_table(places, *style)))
 }
 
-fn closed_table(places: &[ClosedListeners], style: Style) -> String {
-    let mut table = Table::new(&["LISTENER", ">NETNS", ">CLOSED", ">LOST"]);
+pub(super) fn closed_table(places: &[ClosedListeners], style: Style) -> String {
+    let mut table = Table::new(&[
+        Column::word("LISTENER").rank(0),
+        Column::number("NETNS").rank(1),
+        Column::number("CLOSED").rank(0),
+        Column::number("LOST").rank(0),
+    ]);
     for place in places {
         table.row([
             SocketAddr::new(place.address, place.port).to_string(),
@@ -39,9 +48,17 @@ fn closed_table(places: &[ClosedListeners], style: Style) -> String {
     table.text(style, "no listener was seen to close")
 }
 
-fn group_table(groups: &[ListenerGroup], style: Style) -> String {
-    let mut table =
-        Table::new(&["LISTENER", ">NETNS", ">SOCKETS", ">DEPTH", ">BACKLOG", ">FULL", ">WORST FILL", ">SKEW"]);
+pub(super) fn group_table(groups: &[ListenerGroup], style: Style) -> String {
+    let mut table = Table::new(&[
+        Column::word("LISTENER").rank(0),
+        Column::number("NETNS").rank(4),
+        Column::number("SOCKETS").rank(3),
+        Column::number("DEPTH").rank(1),
+        Column::number("BACKLOG").rank(1),
+        Column::number("FULL").rank(0),
+        Column::number("WORST FILL").rank(0),
+        Column::number("SKEW").rank(2),
+    ]);
     for group in groups {
         table.row([
             SocketAddr::new(group.address, group.port).to_string(),
@@ -57,40 +74,93 @@ fn group_table(groups: &[ListenerGroup], style: Style) -> String {
     table.text(style, "no listening sockets")
 }
 
+/// The worst diagnosis first, then the fullest queue.
+fn trouble_first(listeners: &mut [ListenerRow]) {
+    let fill = |row: &ListenerRow| {
+        let limit = row.listener.backlog.map_or(0.0, |backlog| f64::from(backlog) + 1.0);
+        if limit > 0.0 { f64::from(row.listener.depth) / limit } else { 0.0 }
+    };
+    let rank = |row: &ListenerRow| match row.verdict {
+        Some(verdict) if verdict.is_trouble() => 0,
+        Some(Verdict::Burst) => 1,
+        Some(_) | None => 2,
+    };
+    listeners.sort_by(|a, b| rank(a).cmp(&rank(b)).then(fill(b).total_cmp(&fill(a))));
+}
+
 /// The network namespace is shown only where there is more than one, waits only where they are measured; the cookie
 /// and the histogram only in JSON.
-fn table(listeners: &[ListenerView], style: Style) -> String {
-    let many_netns = listeners.windows(2).any(|pair| pair[0].netns != pair[1].netns);
-    let measured = listeners.iter().any(|listener| listener.sojourn.is_some());
-    let mut titles = vec!["LISTENER"];
-    titles.extend(many_netns.then_some(">NETNS"));
-    titles.extend([">DEPTH", ">GONE", ">OLDEST", ">BACKLOG", ">PEAK", ">ENQUEUED", ">ACCEPTED"]);
-    titles.extend(measured.then_some(">WAIT P50/P99/MAX"));
-    titles.extend([">OVERFLOWS", ">DROPS", "OWNER CGROUP", "PIDS", "TIER"]);
-    let mut table = Table::new(&titles);
-    for listener in listeners {
-        let mut row = vec![place(listener)];
-        row.extend(many_netns.then(|| listener.netns.to_string()));
-        row.extend([
-            depth(listener),
-            or_dash(listener.abandoned),
-            or_dash(listener.oldest_queued_seconds.map(duration)),
-            or_dash(listener.backlog),
-            or_dash(listener.depth_peak),
-            or_dash(listener.enqueued_total),
-            or_dash(listener.accepted_total),
-        ]);
-        row.extend(measured.then(|| or_dash(listener.sojourn.as_ref().and_then(waits))));
-        row.extend([
-            overflows(listener),
-            or_dash(listener.drops_total),
-            or_dash(listener.owner_cgroup.as_deref().map(printable)),
-            pids(&listener.pids),
-            listener.tier.as_str().to_owned(),
-        ]);
-        table.row(row);
+pub(super) fn table(rows: &[ListenerRow], style: Style) -> String {
+    let many_netns = rows.windows(2).any(|pair| pair[0].listener.netns != pair[1].listener.netns);
+    let measured = rows.iter().any(|row| row.listener.sojourn.is_some());
+    let mut columns = vec![
+        Column::word("LISTENER").rank(0),
+        Column::word("VERDICT").rank(0),
+        Column::text("PROCESS").rank(1).least(20),
+        Column::number("DEPTH").rank(0),
+        Column::number("BACKLOG").rank(2),
+        Column::number("OLDEST").rank(4),
+    ];
+    columns.extend(measured.then_some(Column::number("WAIT P50/P99/MAX").rank(5)));
+    columns.extend([
+        Column::number("OVERFLOWS").rank(3),
+        Column::number("DROPS").rank(6),
+        Column::number("PEAK").rank(7),
+        Column::number("GONE").rank(8),
+        Column::number("ENQUEUED").rank(10),
+        Column::number("ACCEPTED").rank(9),
+    ]);
+    columns.extend(many_netns.then_some(Column::number("NETNS").rank(12)));
+    columns.extend([Column::text("OWNER CGROUP").rank(11), Column::word("TIER").rank(13)]);
+    let mut table = Table::new(&columns);
+    for row in rows {
+        let listener = &row.listener;
+        let mut cells = vec![
+            place(listener).into(),
+            verdict(row.verdict),
+            process(row).into(),
+            depth(listener).into(),
+            or_dash(listener.backlog).into(),
+            or_dash(listener.oldest_queued_seconds.map(duration)).into(),
+        ];
+        cells.extend(measured.then(|| or_dash(listener.sojourn.as_ref().and_then(waits)).into()));
+        cells.extend(
+            [
+                overflows(listener),
+                or_dash(listener.drops_total),
+                or_dash(listener.depth_peak),
+                or_dash(listener.abandoned),
+                or_dash(listener.enqueued_total),
+                or_dash(listener.accepted_total),
+            ]
+            .map(Cell::from),
+        );
+        cells.extend(many_netns.then(|| listener.netns.to_string().into()));
+        cells.extend(
+            [or_dash(listener.owner_cgroup.as_deref().map(printable)), listener.tier.as_str().to_owned()]
+                .map(Cell::from),
+        );
+        table.row(cells);
     }
     table.text(style, "no listening sockets")
+}
+
+fn verdict(verdict: Option<Verdict>) -> Cell {
+    match verdict {
+        None => "-".to_owned().into(),
+        Some(verdict) if verdict.is_trouble() => Cell::red(verdict.as_str()),
+        Some(Verdict::Burst) => Cell::yellow(Verdict::Burst.as_str()),
+        Some(verdict) => verdict.as_str().to_owned().into(),
+    }
+}
+
+/// `nginx[812]`; how many more processes hold it, where there are several.
+fn process(row: &ListenerRow) -> String {
+    let pids = &row.listener.pids;
+    let Some(first) = pids.iter().min() else { return "-".to_owned() };
+    let name = row.process.as_deref().map(printable).unwrap_or_default();
+    let more = if pids.len() > 1 { format!(" +{}", pids.len() - 1) } else { String::new() };
+    format!("{name}[{first}]{more}")
 }
 
 /// Where it listens; MPTCP is named, TCP goes without saying.
@@ -129,19 +199,6 @@ fn overflows(listener: &ListenerView) -> String {
     }
 }
 
-/// The first few processes and how many more.
-fn pids(pids: &[u32]) -> String {
-    const SHOWN: usize = 3;
-    if pids.is_empty() {
-        return "-".to_owned();
-    }
-    let mut text = pids.iter().take(SHOWN).map(u32::to_string).collect::<Vec<_>>().join(",");
-    if pids.len() > SHOWN {
-        text.push_str(&format!(" +{}", pids.len() - SHOWN));
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +221,38 @@ mod tests {
             tier: Tier::Tracepoint,
             ..ListenerView::bare(8080)
         }
+    }
+
+    fn row(listener: ListenerView) -> ListenerRow {
+        ListenerRow { listener, verdict: Some(Verdict::Ok), process: Some("gateway".into()) }
+    }
+
+    fn shown<const N: usize>(listeners: [ListenerView; N]) -> String {
+        table(&listeners.map(row), Style::PLAIN)
+    }
+
+    #[test]
+    fn the_worst_diagnosis_and_the_fullest_queue_come_first() {
+        let at = |port, verdict, depth| ListenerRow { verdict, ..row(ListenerView { port, depth, ..listener() }) };
+        let mut rows = [
+            at(1, Some(Verdict::Ok), 3),
+            at(2, None, 90),
+            at(3, Some(Verdict::Burst), 129),
+            at(4, Some(Verdict::AcceptorStalled), 5),
+        ];
+        trouble_first(&mut rows);
+        assert_eq!(rows.map(|row| row.listener.port), [4, 3, 2, 1]);
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_the_verdict_and_the_process() {
+        let stalled = ListenerRow { verdict: Some(Verdict::AcceptorStalled), ..row(listener()) };
+        insta::assert_snapshot!(table(&[stalled], Style::narrow(80)), @"
+        LISTENER        VERDICT           PROCESS        DEPTH  BACKLOG  OVERFLOWS
+        127.0.0.1:8080  acceptor_stalled  gateway[4211]      0      128          0
+        left out: OLDEST, DROPS, PEAK, GONE, ENQUEUED, ACCEPTED, OWNER CGROUP, TIER; a
+        wider terminal, a pipe or --format json shows all
+        ");
     }
 
     #[test]
@@ -196,11 +285,11 @@ mod tests {
             tier: Tier::Procfs,
             ..listener()
         };
-        insta::assert_snapshot!(table(&[full, at_limit, bare], Style::PLAIN), @"
-        LISTENER                 DEPTH  GONE  OLDEST  BACKLOG  PEAK  ENQUEUED  ACCEPTED  OVERFLOWS  DROPS  OWNER CGROUP                   PIDS      TIER
-        127.0.0.1:8080        129 full     5     12s      128   129   1204551   1204551          0      0  /system.slice/gateway.service  1,2,3 +2  tracepoint
-        127.0.0.1:8080 mptcp       128     0       -      128    17   1204551   1204551          0      0  /system.slice/gateway.service  4211      tracepoint
-        [::]:443                     3     -       -        -     -         -         -          -      -  -                              -         procfs
+        insta::assert_snapshot!(shown([full, at_limit, bare]), @"
+        LISTENER              VERDICT  PROCESS           DEPTH  BACKLOG  OLDEST  OVERFLOWS  DROPS  PEAK  GONE  ENQUEUED  ACCEPTED  OWNER CGROUP                   TIER
+        127.0.0.1:8080        ok       gateway[1] +4  129 full      128     12s          0      0   129     5   1204551   1204551  /system.slice/gateway.service  tracepoint
+        127.0.0.1:8080 mptcp  ok       gateway[4211]       128      128       -          0      0    17     0   1204551   1204551  /system.slice/gateway.service  tracepoint
+        [::]:443              ok       -                     3        -       -          -      -     -     -         -         -  -                              procfs
         ");
     }
 
@@ -217,10 +306,10 @@ mod tests {
             ..listener()
         };
         let quiet = ListenerView { sojourn: Some(SojournView::default()), ..busy.clone() };
-        insta::assert_snapshot!(table(&[busy, quiet], Style::PLAIN), @"
-        LISTENER        DEPTH  GONE  OLDEST  BACKLOG  PEAK  ENQUEUED  ACCEPTED  WAIT P50/P99/MAX  OVERFLOWS  DROPS  OWNER CGROUP                   PIDS  TIER
-        127.0.0.1:8080      0     0       -      128    17   1204551   1204551  61µs/4.2ms/250ms          0      0  /system.slice/gateway.service  4211  trampoline
-        127.0.0.1:8080      0     0       -      128    17   1204551   1204551                 -          0      0  /system.slice/gateway.service  4211  trampoline
+        insta::assert_snapshot!(shown([busy, quiet]), @"
+        LISTENER        VERDICT  PROCESS        DEPTH  BACKLOG  OLDEST  WAIT P50/P99/MAX  OVERFLOWS  DROPS  PEAK  GONE  ENQUEUED  ACCEPTED  OWNER CGROUP                   TIER
+        127.0.0.1:8080  ok       gateway[4211]      0      128       -  61µs/4.2ms/250ms          0      0    17     0   1204551   1204551  /system.slice/gateway.service  trampoline
+        127.0.0.1:8080  ok       gateway[4211]      0      128       -                 -          0      0    17     0   1204551   1204551  /system.slice/gateway.service  trampoline
         ");
     }
 
@@ -239,8 +328,8 @@ mod tests {
     #[test]
     fn namespaces_are_shown_where_there_are_several() {
         let elsewhere = ListenerView { netns: 4_026_532_501, ..listener() };
-        assert!(!table(&[listener(), listener()], Style::PLAIN).contains("NETNS"));
-        let both = table(&[listener(), elsewhere], Style::PLAIN);
+        assert!(!shown([listener(), listener()]).contains("NETNS"));
+        let both = shown([listener(), elsewhere]);
         assert!(both.contains("NETNS") && both.contains("4026532501"), "{both}");
     }
 

@@ -2,20 +2,23 @@
 //! Decides nothing and reads no state of its own, but for the local checks of `doctor`,
 //! and changes nothing itself but by `doctor --clean`.
 //!
-//! One file a subcommand; `args` is the command line, `client` the HTTP, `render` the tables, `run` the frame
+//! One file a subcommand; `args` is the command line, `client` the HTTP, `table` and `render` the output, `run` the frame
 //! around them. Exit codes are in `answer::Exit`.
 
 mod advise;
 mod answer;
 mod args;
 mod bypass;
+mod candidates;
 mod cgroups;
 mod clean;
 mod client;
+mod command;
 mod completions;
 mod config;
 mod doctor;
 mod events;
+mod examples;
 mod explain;
 mod explain_listener;
 mod key;
@@ -25,11 +28,15 @@ mod listeners;
 mod local;
 mod manual;
 mod namespaces;
+#[cfg(test)]
+mod narrow;
 mod pools;
 mod render;
 mod run;
 mod set;
 mod status;
+mod table;
 mod tune;
 
+pub use manual::daemon_page;
 pub use run::main;

@@ -1,28 +1,33 @@
 //! `governorctl namespaces`: what the kernel counts per network namespace, and below the table what it means.
 
 use super::answer::{Answer, Error};
-use super::render::{Style, Table, or_dash, printable};
+use super::render::{Column, Style, Table, or_dash, printable, wrapped};
 use super::run::Ctl;
 use crate::control::api::{Conntrack, FindingKind, NamespaceView};
+use std::cmp::Reverse;
 
 /// Asks and shows.
 pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {
-    let namespaces: Vec<NamespaceView> = ctl.client.get("/v1/namespaces")?;
+    let mut namespaces: Vec<NamespaceView> = ctl.client.get("/v1/namespaces")?;
+    namespaces.sort_by_key(|namespace| {
+        let of = |critical: bool| namespace.findings.iter().filter(|finding| finding.critical == critical).count();
+        (Reverse(of(true)), Reverse(of(false)), namespace.netns)
+    });
     Ok(ctl.show(&namespaces, |namespaces, style| text(namespaces, *style)))
 }
 
-fn text(namespaces: &[NamespaceView], style: Style) -> String {
+pub(super) fn text(namespaces: &[NamespaceView], style: Style) -> String {
     let mut table = Table::new(&[
-        ">NETNS",
-        ">OVERFLOWS",
-        ">DROPS",
-        ">HALF-OPEN DROPS",
-        ">COOKIES SENT",
-        ">RECEIVED",
-        ">FAILED",
-        ">OPENED",
-        ">SOMAXCONN",
-        ">CONNTRACK",
+        Column::number("NETNS").rank(0),
+        Column::number("OVERFLOWS").rank(0),
+        Column::number("DROPS").rank(0),
+        Column::number("HALF-OPEN DROPS").rank(1),
+        Column::number("COOKIES SENT").rank(4),
+        Column::number("RECEIVED").rank(5),
+        Column::number("FAILED").rank(6),
+        Column::number("OPENED").rank(7),
+        Column::number("SOMAXCONN").rank(3),
+        Column::number("CONNTRACK").rank(2),
     ]);
     for namespace in namespaces {
         let counters = &namespace.counters;
@@ -48,8 +53,8 @@ fn text(namespaces: &[NamespaceView], style: Style) -> String {
         // Stands in the table already.
         for finding in namespace.findings.iter().filter(|finding| finding.kind != FindingKind::ConntrackUnknown) {
             let line = format!("{}: {}", namespace.netns, printable(&finding.text));
-            text.push_str(&if finding.critical { style.red(&line) } else { style.yellow(&line) });
-            text.push('\n');
+            let line = if finding.critical { style.red(&line) } else { style.yellow(&line) };
+            text.push_str(&wrapped(&line, 2, style.width()));
         }
     }
     text

@@ -1,7 +1,7 @@
 //! `governorctl pools`: shared capacity and who waits for it, the longest wait first.
 
 use super::answer::{Answer, Error};
-use super::render::{Style, Table, duration, or_dash};
+use super::render::{Column, Style, Table, duration, or_dash};
 use super::run::Ctl;
 use crate::control::api::{FairShare, Member, MemberState, Mode, Pool};
 
@@ -30,24 +30,24 @@ fn longest_wait_first(pools: &mut [Pool]) {
 }
 
 /// What observe mode recorded is shown only where it recorded something.
-fn table(pools: &[Pool], style: Style) -> String {
+pub(super) fn table(pools: &[Pool], style: Style) -> String {
     let recorded = pools.iter().any(|pool| pool.would_have.values().any(|would| would.park + would.refuse > 0));
-    let mut titles = vec![
-        "POOL",
-        ">OLDEST WAIT",
-        ">PARKED",
-        ">IN FLIGHT",
-        ">CAPACITY",
-        "FAIR SHARE",
-        "CONGESTED",
-        ">KEYS",
-        ">GRANTED",
-        ">REFUSED",
+    let mut columns = vec![
+        Column::text("POOL").rank(0),
+        Column::number("OLDEST WAIT").rank(2),
+        Column::number("PARKED").rank(0),
+        Column::number("IN FLIGHT").rank(0),
+        Column::number("CAPACITY").rank(0),
+        Column::word("FAIR SHARE").rank(3),
+        Column::word("CONGESTED").rank(4),
+        Column::number("KEYS").rank(7),
+        Column::number("GRANTED").rank(5),
+        Column::number("REFUSED").rank(1),
     ];
     if recorded {
-        titles.extend([">WOULD PARK", ">WOULD REFUSE"]);
+        columns.extend([Column::number("WOULD PARK").rank(8), Column::number("WOULD REFUSE").rank(6)]);
     }
-    let mut table = Table::new(&titles);
+    let mut table = Table::new(&columns);
     for pool in pools {
         let mut row = vec![
             pool.name.clone(),
@@ -93,8 +93,15 @@ pub(super) fn rule(rule: FairShare) -> String {
     }
 }
 
-fn member_table(pools: &[Pool], style: Style) -> String {
-    let mut table = Table::new(&["POOL", "MEMBER", ">IN FLIGHT", ">SLOTS", ">RESERVE", "STATE"]);
+pub(super) fn member_table(pools: &[Pool], style: Style) -> String {
+    let mut table = Table::new(&[
+        Column::text("POOL").rank(1),
+        Column::text("MEMBER").rank(0),
+        Column::number("IN FLIGHT").rank(0),
+        Column::number("SLOTS").rank(0),
+        Column::number("RESERVE").rank(2),
+        Column::word("STATE").rank(0),
+    ]);
     for pool in pools {
         for member in &pool.members {
             table.row([
@@ -110,8 +117,8 @@ fn member_table(pools: &[Pool], style: Style) -> String {
     table.text(style, "no pool has members")
 }
 
-fn traffic_table(pools: &[Pool], style: Style) -> String {
-    let mut table = Table::new(&["POOL", "TRAFFIC", ">IN FLIGHT", ">SLOTS"]);
+pub(super) fn traffic_table(pools: &[Pool], style: Style) -> String {
+    let mut table = Table::new(&["POOL", "TRAFFIC", ">IN FLIGHT", ">SLOTS"].map(|title| Column::from(title).rank(0)));
     for pool in pools {
         for kind in &pool.traffic {
             table.row([pool.name.clone(), kind.name.clone(), kind.in_flight.to_string(), or_dash(kind.slots)]);

@@ -1,10 +1,11 @@
-//! How answers look to people: tables without rules that fit the terminal, aligned facts, times with units, `-` for
-//! what is not known, colour only on a terminal. Knows no subcommand and asks nobody.
+//! How answers look to people: aligned facts, lines wrapped between words, times with units, `-` for what is not known,
+//! colour only on a terminal. Tables are in `table`. Knows no subcommand and asks nobody.
 
-use comfy_table::{CellAlignment, ContentArrangement, presets};
+pub(super) use super::table::{Cell, Column, Table};
 use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 use std::io::IsTerminal;
+use unicode_width::UnicodeWidthChar;
 
 /// What the output can carry.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,17 @@ impl Style {
     /// For tests: colour, no limit.
     #[cfg(test)]
     pub(super) const COLOURED: Self = Self { colour: true, width: None };
+
+    /// For tests: a terminal of so many columns without colour.
+    #[cfg(test)]
+    pub(super) const fn narrow(columns: u16) -> Self {
+        Self { colour: false, width: Some(columns) }
+    }
+
+    /// Columns of the terminal; `None`: lines may have any length.
+    pub(super) fn width(self) -> Option<usize> {
+        self.width.map(usize::from)
+    }
 
     /// What standard output can carry, now.
     pub(super) fn of_stdout() -> Self {
@@ -57,46 +69,6 @@ impl Style {
     }
 }
 
-/// Rows under a header.
-#[derive(Debug)]
-pub(super) struct Table {
-    table: comfy_table::Table,
-    rows: usize,
-}
-
-impl Table {
-    /// A table with these column titles; a leading `>` aligns the column to the right.
-    pub(super) fn new(titles: &[&str]) -> Self {
-        let mut table = comfy_table::Table::new();
-        table.load_style(presets::NOTHING);
-        table.set_header(titles.iter().map(|title| title.trim_start_matches('>')));
-        for (column, title) in table.column_iter_mut().zip(titles) {
-            column.set_padding((0, 2));
-            if title.starts_with('>') {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        Self { table, rows: 0 }
-    }
-
-    /// Adds a row, one text a column.
-    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.table.add_row(cells.into_iter().map(comfy_table::Cell::new_owned));
-        self.rows += 1;
-    }
-
-    /// The lines; `empty` in place of a table without rows.
-    pub(super) fn text(mut self, style: Style, empty: &str) -> String {
-        if self.rows == 0 {
-            return format!("{empty}\n");
-        }
-        if let Some(width) = style.width {
-            self.table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-        }
-        format!("{}\n", self.table.trim_fmt())
-    }
-}
-
 /// Labels with a value each, aligned.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
@@ -109,18 +81,55 @@ impl Facts {
         self.rows.push((label, value));
     }
 
-    /// The lines.
-    pub(super) fn text(&self) -> String {
+    /// The lines; a long value goes on below its beginning.
+    pub(super) fn text(&self, style: Style) -> String {
         let width = self.rows.iter().map(|(label, _)| label.len()).max().unwrap_or_default();
         let mut out = String::new();
         let mut before = "";
         for (label, value) in &self.rows {
             let shown = if *label == before { "" } else { label };
-            out.push_str(&format!("{shown:width$}  {value}\n"));
+            out.push_str(&wrapped(&format!("{shown:width$}  {value}"), width + 2, style.width()));
             before = label;
         }
         out
     }
+}
+
+/// A line broken between words where the terminal ends, the rest indented by so many columns. A word that is longer than
+/// a line stays whole. Colours take no room.
+pub(super) fn wrapped(line: &str, indent: usize, terminal: Option<usize>) -> String {
+    let Some(terminal) = terminal.filter(|terminal| visible(line) > *terminal && indent + 10 <= *terminal) else {
+        return format!("{line}\n");
+    };
+    let mut out = String::new();
+    let (mut used, mut is_start) = (0, true);
+    for word in line.split_inclusive(' ') {
+        let bare = visible(word.trim_end_matches(' '));
+        if !is_start && bare > 0 && used + bare > terminal {
+            out.truncate(out.trim_end_matches(' ').len());
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', indent));
+            used = indent;
+        }
+        out.push_str(word);
+        used += visible(word);
+        // The label's own spaces are no place to break at.
+        is_start = used <= indent;
+    }
+    out.truncate(out.trim_end_matches(' ').len());
+    out.push('\n');
+    out
+}
+
+/// Terminal columns of a text, without the colours that [`Style`] puts around it.
+pub(super) fn visible(text: &str) -> usize {
+    let mut is_colour = false;
+    let shown = text.chars().filter(|c| {
+        let was = is_colour;
+        is_colour = *c == '\x1b' || (is_colour && *c != 'm');
+        !was && *c != '\x1b'
+    });
+    shown.map(|c| c.width().unwrap_or(0)).sum()
 }
 
 /// A value that may be unknown.
@@ -178,9 +187,21 @@ pub(super) fn value(value: &Value) -> String {
     }
 }
 
-/// Text from elsewhere (labels, session names, paths) without what could steer a terminal.
+/// Text from elsewhere (labels, session names, paths) in which every character that could steer a terminal, turn the
+/// direction of reading or take no room is written as `\u{…}`. Applied twice it changes nothing more.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || is_invisible(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
+    out
+}
+
+/// Marks of direction, joiners, fillers and tags: two texts that differ in these only look the same.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -211,16 +232,16 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_the_terminal_and_a_pipe_gets_whole_lines() {
-        let table = || {
-            let mut table = Table::new(&["NAME", ">COUNT"]);
-            table.row(["/system.slice/a-service-with-a-very-long-name.service".to_owned(), "12".to_owned()]);
-            table
-        };
-        let narrow = table().text(Style { colour: false, width: Some(40) }, "");
-        assert!(narrow.lines().all(|line| line.chars().count() <= 40), "{narrow}");
-        assert_eq!(table().text(Style::PLAIN, "").lines().count(), 2);
-        assert_eq!(Table::new(&["NAME"]).text(Style::PLAIN, "nothing there"), "nothing there\n");
+    fn a_long_fact_goes_on_below_its_beginning() {
+        let mut facts = Facts::default();
+        facts.add("level", "normal".to_owned());
+        facts.add("degraded", Style::COLOURED.red("the tracepoint tier is not used: no kernel BTF"));
+        assert_eq!(
+            facts.text(Style::narrow(32)),
+            "level     normal\ndegraded  \x1b[31mthe tracepoint tier is\n          not used: no kernel\n          BTF\x1b[0m\n"
+        );
+        assert_eq!(facts.text(Style::PLAIN).lines().count(), 2);
+        assert_eq!(wrapped("a-word-that-is-longer-than-the-line is whole", 0, Some(12)).lines().count(), 2);
     }
 
     #[test]
@@ -231,7 +252,8 @@ mod tests {
 
     #[test]
     fn a_label_cannot_steer_the_terminal() {
-        assert_eq!(key_name(None, Some("a\x1b[2Jb")), "a\u{fffd}[2Jb");
+        assert_eq!(key_name(None, Some("a\x1b[2Jb")), "a\\u{1b}[2Jb");
+        assert_eq!(printable("user\u{202e}nimda\u{200b}"), "user\\u{202e}nimda\\u{200b}");
         assert_eq!(key_name(Some("0123456789abcdef"), None), "0123456789ab…");
         assert_eq!(key_name(None, None), "-");
     }

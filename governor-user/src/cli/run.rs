@@ -3,13 +3,15 @@
 use super::answer::{Answer, Error, Exit};
 use super::args::{Args, Command, Explained, Format, TuneOrder};
 use super::client::Client;
+use super::command::command;
 use super::render::Style;
 use super::{
     advise, bypass, cgroups, clean, completions, config, doctor, events, explain, explain_listener, key, keys, leases,
     listeners, manual, namespaces, pools, set, status, tune,
 };
 use crate::control::api::KeyOverrideRequest;
-use clap::Parser;
+use crate::wording::chain;
+use clap::FromArgMatches;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -18,12 +20,13 @@ use std::process::ExitCode;
 /// process itself.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args = Args::parse();
+    completions::answer_shell();
+    let args = Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     let (answer, exit) = match dispatch(args) {
         Ok(answer) => (answer.text, answer.exit),
         Err(error) => {
             // Nobody can be told that standard error is closed.
-            drop(writeln!(io::stderr(), "governorctl: {error}"));
+            drop(writeln!(io::stderr(), "governorctl: {}", chain(&error)));
             (String::new(), error.exit())
         }
     };
@@ -33,7 +36,7 @@ pub fn main() -> ExitCode {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok.into(),
         Err(source) => {
             let error = Error::Local { doing: "write the answer", source };
-            drop(writeln!(io::stderr(), "governorctl: {error}"));
+            drop(writeln!(io::stderr(), "governorctl: {}", chain(&error)));
             error.exit().into()
         }
         Ok(()) => exit.into(),
@@ -106,6 +109,6 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
         Command::Doctor { clean: false, .. } => doctor::run(&ctl),
         Command::Doctor { clean: true, config } => clean::run(&ctl, config),
         Command::Manual { folder } => manual::run(&folder),
-        Command::Completions { shell } => Ok(completions::run(shell)),
+        Command::Completions { shell } => completions::run(shell),
     }
 }

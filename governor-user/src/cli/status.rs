@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Error};
 use super::bypass;
-use super::render::{Facts, Style, Table, duration, or_dash, printable};
+use super::render::{Column, Facts, Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
 use crate::control::api::{Health, LostLeases, Mode, PinState, Pins, Status, Troubled};
 use crate::wording::counted;
@@ -17,7 +17,7 @@ pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {
     Ok(ctl.show(&status, |status, style| text(status, *style)))
 }
 
-fn text(status: &Status, style: Style) -> String {
+pub(super) fn text(status: &Status, style: Style) -> String {
     let mut facts = Facts::default();
     facts.add("governord", format!("{}, pid {}, up {}", status.version, status.pid, duration(status.uptime_seconds)));
     if status.draining {
@@ -57,7 +57,13 @@ fn text(status: &Status, style: Style) -> String {
     for line in &status.warnings {
         facts.add("warning", style.yellow(line));
     }
-    let mut sessions = Table::new(&[">SESSION", "PROXY", ">PID", ">UID", ">LEASES"]);
+    let mut sessions = Table::new(&[
+        Column::number("SESSION").rank(0),
+        Column::text("PROXY").rank(0),
+        Column::number("PID").rank(1),
+        Column::number("UID").rank(3),
+        Column::number("LEASES").rank(2),
+    ]);
     for session in &status.sessions {
         sessions.row([
             session.id.to_string(),
@@ -67,7 +73,9 @@ fn text(status: &Status, style: Style) -> String {
             session.leases.to_string(),
         ]);
     }
-    let mut pools = Table::new(&["POOL", ">IN FLIGHT", ">CAPACITY", ">PARKED", "CONGESTED"]);
+    let mut pools = Table::new(
+        &["POOL", ">IN FLIGHT", ">CAPACITY", ">PARKED", "CONGESTED"].map(|title| Column::from(title).rank(0)),
+    );
     for pool in &status.pools {
         pools.row([
             pool.name.clone(),
@@ -79,7 +87,7 @@ fn text(status: &Status, style: Style) -> String {
     }
     format!(
         "{}\n{}\n{}",
-        facts.text(),
+        facts.text(style),
         sessions.text(style, "no proxy is connected"),
         pools.text(style, "no pools are configured")
     )
@@ -167,11 +175,11 @@ fn counting(pins: &Pins, style: Style) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::control::api::{Bypass, Monitor, Node, PoolSummary, Session, Tier, Verdict};
 
-    fn quiet() -> Status {
+    pub(in crate::cli) fn quiet() -> Status {
         Status {
             version: "0.1.0".into(),
             pid: 812,
@@ -197,6 +205,10 @@ mod tests {
             pins: Pins::default(),
             warnings: Vec::new(),
         }
+    }
+
+    pub(in crate::cli) fn summary(name: &str, count: u32) -> PoolSummary {
+        PoolSummary { name: name.into(), capacity: count, in_flight: count, parked: count, congested: true }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Error};
 use super::client::with_query;
-use super::render::{Facts, Style, Table, or_dash, printable};
+use super::render::{Cell, Column, Facts, Style, Table, or_dash, printable};
 use super::run::Ctl;
 use crate::control::api::{TunedListener, Tuner, TunerAction, TunerRecord, TunerResume, TunerResumed, TunerState};
 use hyper::Method;
@@ -22,14 +22,19 @@ pub(super) fn run(ctl: &Ctl, last_seconds: u64) -> Result<Answer, Error> {
     let journal: Vec<TunerRecord> =
         ctl.client.get(&with_query("/v1/tuner/journal", &[("last_seconds", Some(last_seconds.to_string()))]))?;
     Ok(ctl.show(&Shown { tuner, journal }, |shown, style| {
-        format!("{}\n{}\n{}", summary(&shown.tuner), listeners(&shown.tuner, *style), records(&shown.journal, *style))
+        format!(
+            "{}\n{}\n{}",
+            summary(&shown.tuner, *style),
+            listeners(&shown.tuner, *style),
+            records(&shown.journal, *style)
+        )
     }))
 }
 
 /// Shows what would be done about each listener.
 pub(super) fn dry_run(ctl: &Ctl) -> Result<Answer, Error> {
     let tuner: Tuner = ctl.client.get("/v1/tuner")?;
-    Ok(ctl.show(&tuner, |tuner, style| format!("{}\n{}", summary(tuner), plans(tuner, *style))))
+    Ok(ctl.show(&tuner, |tuner, style| format!("{}\n{}", summary(tuner, *style), plans(tuner, *style))))
 }
 
 /// Gives listeners back to the tuner.
@@ -43,39 +48,55 @@ pub(super) fn resume(ctl: &Ctl, listener: Option<String>) -> Result<Answer, Erro
     }))
 }
 
-fn summary(tuner: &Tuner) -> String {
+fn summary(tuner: &Tuner, style: Style) -> String {
     let mut facts = Facts::default();
     facts.add("mode", format!("{}, at exit {}", tuner.mode, tuner.at_exit));
     facts.add("listeners", tuner.listeners.len().to_string());
     if let Some(why) = &tuner.unavailable {
         facts.add("note", why.clone());
     }
-    facts.text()
+    facts.text(style)
 }
 
 /// Those that are not simply as their owner wants them.
-fn listeners(tuner: &Tuner, style: Style) -> String {
-    let mut table = Table::new(&["LISTENER", "NETNS", "MODE", "STATE", ">ORIGINAL", ">BACKLOG", ">SOMAXCONN"]);
+pub(super) fn listeners(tuner: &Tuner, style: Style) -> String {
+    let mut table = Table::new(&[
+        Column::word("LISTENER").rank(0),
+        Column::word("NETNS").rank(4),
+        Column::word("MODE").rank(2),
+        Column::word("STATE").rank(0),
+        Column::number("ORIGINAL").rank(1),
+        Column::number("BACKLOG").rank(1),
+        Column::number("SOMAXCONN").rank(3),
+    ]);
     for one in tuner.listeners.iter().filter(|one| one.state != TunerState::Untouched) {
         let state = match one.state {
-            TunerState::StoodDown => style.yellow(one.state.as_str()),
-            TunerState::Untouched | TunerState::Raised | TunerState::Reverted => one.state.as_str().to_owned(),
+            TunerState::StoodDown => Cell::yellow(one.state.as_str()),
+            TunerState::Untouched | TunerState::Raised | TunerState::Reverted => one.state.as_str().to_owned().into(),
         };
         table.row([
-            one.listener.to_string(),
-            one.listener.netns.to_string(),
-            one.mode.clone(),
+            one.listener.to_string().into(),
+            one.listener.netns.to_string().into(),
+            one.mode.clone().into(),
             state,
-            one.original.to_string(),
-            one.backlog.to_string(),
-            or_dash(one.somaxconn),
+            one.original.to_string().into(),
+            one.backlog.to_string().into(),
+            or_dash(one.somaxconn).into(),
         ]);
     }
     table.text(style, "every backlog is as its owner asked")
 }
 
-fn plans(tuner: &Tuner, style: Style) -> String {
-    let mut table = Table::new(&["LISTENER", "NETNS", "MODE", ">BACKLOG", ">WOULD BE", "LIMIT", "WHY"]);
+pub(super) fn plans(tuner: &Tuner, style: Style) -> String {
+    let mut table = Table::new(&[
+        Column::word("LISTENER").rank(0),
+        Column::word("NETNS").rank(5),
+        Column::word("MODE").rank(4),
+        Column::number("BACKLOG").rank(2),
+        Column::number("WOULD BE").rank(0),
+        Column::word("LIMIT").rank(3),
+        Column::text("WHY").rank(1).least(20),
+    ]);
     for TunedListener { listener, mode, backlog, plan, .. } in &tuner.listeners {
         let why = if plan.reason.is_empty() { "no burst has asked for more room" } else { &plan.reason };
         table.row([
@@ -91,12 +112,21 @@ fn plans(tuner: &Tuner, style: Style) -> String {
     table.text(style, "there is no listener to tune")
 }
 
-fn records(journal: &[TunerRecord], style: Style) -> String {
-    let mut table = Table::new(&["WHEN", "LISTENER", "WHAT", ">BEFORE", ">AFTER", "LIMIT", "BY", "WHY"]);
+pub(super) fn records(journal: &[TunerRecord], style: Style) -> String {
+    let mut table = Table::new(&[
+        Column::word("WHEN").rank(0),
+        Column::word("LISTENER").rank(0),
+        Column::word("WHAT").rank(0),
+        Column::number("BEFORE").rank(2),
+        Column::number("AFTER").rank(2),
+        Column::word("LIMIT").rank(4),
+        Column::text("BY").rank(3),
+        Column::text("WHY").rank(1).least(16),
+    ]);
     for record in journal {
         let what = match record.action {
-            TunerAction::Failed => style.red(record.action.as_str()),
-            TunerAction::Clamped | TunerAction::StandDown => style.yellow(record.action.as_str()),
+            TunerAction::Failed => Cell::red(record.action.as_str()),
+            TunerAction::Clamped | TunerAction::StandDown => Cell::yellow(record.action.as_str()),
             TunerAction::WouldRaise
             | TunerAction::Raise
             | TunerAction::Lower
@@ -104,17 +134,17 @@ fn records(journal: &[TunerRecord], style: Style) -> String {
             | TunerAction::Reapply
             | TunerAction::Resume
             | TunerAction::Restore
-            | TunerAction::Somaxconn => record.action.as_str().to_owned(),
+            | TunerAction::Somaxconn => record.action.as_str().to_owned().into(),
         };
         table.row([
-            record.at.clone(),
-            record.listener.to_string(),
+            record.at.clone().into(),
+            record.listener.to_string().into(),
             what,
-            record.before.to_string(),
-            record.after.to_string(),
-            or_dash(record.limit.clone()),
-            printable(&record.by),
-            printable(&record.reason),
+            record.before.to_string().into(),
+            record.after.to_string().into(),
+            or_dash(record.limit.clone()).into(),
+            printable(&record.by).into(),
+            printable(&record.reason).into(),
         ]);
     }
     table.text(style, "nothing was done in that time")
@@ -160,7 +190,7 @@ mod tests {
 
     #[test]
     fn only_listeners_that_are_not_as_their_owner_wants_are_listed() {
-        insta::assert_snapshot!(format!("{}{}", summary(&tuner()), listeners(&tuner(), Style::PLAIN)), @"
+        insta::assert_snapshot!(format!("{}{}", summary(&tuner(), Style::PLAIN), listeners(&tuner(), Style::PLAIN)), @"
         mode       observe, at exit keep
         listeners  4
         LISTENER      NETNS       MODE     STATE       ORIGINAL  BACKLOG  SOMAXCONN

@@ -102,7 +102,8 @@ pub fn merge(sources: Sources<'_>, warnings: &mut Vec<String>) -> Result<Setting
             Some(path) => {
                 let detail = format!("by {} at {}", over.set_by, over.set_at);
                 put(
-                    format!("override {}", over.key),
+                    // The message begins with the key.
+                    "override".to_owned(),
                     &path,
                     &Raw::Bare(over.value.clone()),
                     Origin::Override { detail },

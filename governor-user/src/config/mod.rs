@@ -45,7 +45,7 @@ impl core::fmt::Display for Problem {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("cannot read the configuration {path}: {source}")]
+    #[error("cannot read the configuration {path}")]
     Unreadable {
         /// The file.
         path: String,

@@ -4,7 +4,7 @@
 //! | request | body | answer |
 //! |---|---|---|
 //! | `GET /v1/status` | | [`Status`] |
-//! | `GET /v1/listeners` | [`ListenersQuery`] | array of [`ListenerView`]; of [`ListenerGroup`] with `groups=1` |
+//! | `GET /v1/listeners` | [`ListenersQuery`] | array of [`ListenerRow`]; of [`ListenerGroup`] with `groups=1` |
 //! | `GET /v1/verdicts` | [`VerdictsQuery`] | array of [`ListenerVerdict`]; 404 where none is at that place |
 //! | `GET /v1/listeners/closed` | | array of [`ClosedListeners`] |
 //! | `GET /v1/cgroups` | | array of [`CgroupView`]; 503 where counts per cgroup are unavailable |
@@ -35,6 +35,7 @@
 mod admission;
 mod decisions;
 mod keys;
+mod listeners;
 mod settings;
 mod tuner;
 mod verdicts;
@@ -49,6 +50,7 @@ pub use admission::{
 };
 pub use decisions::{Advice, AdviceQuery, Decision, Numbers, Outcome, PoolAdvice, SettingAdvice};
 pub use keys::{Event, EventsQuery, KeyOverride, KeyOverrideChange, KeyOverrideRequest, KeySetting};
+pub use listeners::ListenerRow;
 use serde::{Deserialize, Serialize};
 pub use settings::{BypassRequest, ConfigEntry, Origin, Setting, SettingChange};
 pub use tuner::{

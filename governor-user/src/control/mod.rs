@@ -5,6 +5,7 @@ pub mod api;
 pub mod doctor;
 pub mod explain;
 mod keys;
+mod listeners;
 mod problem;
 pub mod server;
 mod tuner;

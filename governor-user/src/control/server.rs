@@ -84,7 +84,12 @@ async fn listeners(
     let Query(query) = query?;
     let seen = handle.observation();
     match query.groups {
-        0 => Ok(Json(&seen.listeners).into_response()),
+        0 => {
+            let report = handle.report();
+            let rows = tokio::task::spawn_blocking(move || super::listeners::rows(&seen.listeners, &report));
+            let failed = |error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no listeners: {error}"));
+            Ok(Json(rows.await.map_err(failed)?).into_response())
+        }
         1 => Ok(Json(groups(&seen.listeners)).into_response()),
         _ => Err(Problem::new(StatusCode::BAD_REQUEST, "groups is 0 or 1")),
     }

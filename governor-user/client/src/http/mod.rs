@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use hyper::ext::ReasonPhrase;
 use serde_json::{Value, json};
 
 use crate::error::Refused;
@@ -83,6 +84,10 @@ pub fn refusal(refused: &Refused, dialect: Dialect, allow_origin: Option<&Header
     let mut response = Response::new(Bytes::from(body.to_string()));
     *response.status_mut() = StatusCode::from_u16(refused.status()).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     response.extensions_mut().insert(OwnRefusal);
+    if response.status().canonical_reason().is_none() {
+        // 529 is not registered: HTTP/1 servers would write "<none>" behind it.
+        response.extensions_mut().insert(ReasonPhrase::from_static(b"Overloaded"));
+    }
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
