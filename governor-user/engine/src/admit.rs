@@ -33,7 +33,7 @@ impl Refusal {
 }
 
 impl Engine {
-    pub(crate) fn acquire(&mut self, acquire: Acquire) {
+    pub(crate) fn acquire(&mut self, mut acquire: Acquire) {
         let (session, request) = (acquire.session, acquire.request);
         if let Some(why) = self.malformed(&acquire) {
             return self.reject(session, request, why);
@@ -41,6 +41,10 @@ impl Engine {
         self.open_session(session);
         let parent =
             acquire.parent.filter(|parent| acquire.kind == Kind::Ordinary && self.is_parent(*parent, &acquire));
+        if let Some(Parent::Child(lease)) = parent {
+            // Shedding a child wastes the slot that its parent holds meanwhile.
+            acquire.priority = self.lease(lease).map_or(acquire.priority, |lease| lease.priority.min(acquire.priority));
+        }
         let member = match (acquire.kind, parent) {
             (Kind::Exempt, _) => {
                 self.exempt += 1;

@@ -65,7 +65,12 @@ impl Model {
 
     fn understand(&self, a: Acquire, who: Who) -> Parked {
         let pool = &self.pools[index(a.pool.0)];
-        let child = matches!(self.parent(&a), Some(Parent::Child(_)));
+        let parent = match self.parent(&a) {
+            Some(Parent::Child(id)) => self.leases.iter().find(|l| l.id == id),
+            Some(Parent::Hop(_)) | None => None,
+        };
+        // It ranks at least as high as the work it is part of.
+        let priority = parent.map_or(a.priority, |parent| parent.priority.min(a.priority));
         let until = self.now.after(a.max_wait.unwrap_or(pool.policy.max_wait).min(pool.policy.max_wait));
         let candidates = match a.kind {
             Kind::Reattach => a.sticky.map(|m| vec![m]),
@@ -83,10 +88,10 @@ impl Model {
             request: a.request,
             pool: a.pool,
             who,
-            priority: a.priority,
+            priority,
             traffic: self.known_traffic(a.pool, a.traffic),
             kind: a.kind,
-            child,
+            child: parent.is_some(),
             ends_with_client: a.ends_with_client,
             candidates,
             sticky: a.sticky,

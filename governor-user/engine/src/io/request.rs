@@ -47,7 +47,8 @@ pub enum Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parent {
     /// New upstream work: granted at once, reserve included and without a share test, or refused; never parked. Node
-    /// cap, level, caps and sub-capacity are as for any other.
+    /// cap, level, caps and sub-capacity are as for any other. Its priority is the higher one of its own and the
+    /// parent lease's, which its lease then has.
     Child(LeaseId),
     /// The same work: shares its parent's lease. Granted without a lease of its own, judged by nothing, counted nowhere.
     Hop(LeaseId),

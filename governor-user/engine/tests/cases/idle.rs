@@ -1,8 +1,8 @@
 //! Holders that are idle, nested work, and clients that are gone.
 
-use governor_engine::id::{LeaseId, RequestId, SessionId, TrafficId};
+use governor_engine::id::{LeaseId, OrgId, RequestId, SessionId, TrafficId};
 use governor_engine::io::{
-    Acquire, Held, Input, Level, Origin, Output, Parent, Reason, RejectReason, RevokeReason, Work,
+    Acquire, Held, Input, Level, Origin, Output, Parent, Priority, Reason, RejectReason, RevokeReason, Work,
 };
 use governor_engine::policy::{Mode, TrafficPolicy};
 use governor_engine::time::Duration;
@@ -65,6 +65,40 @@ fn a_child_may_use_the_reserve_and_is_never_parked_behind_its_parent() {
     assert!(is_parked(&world.ask_for(1)), "an ordinary request waits");
     lease(&world.ask(child_of(parent)));
     assert_eq!(shed(&world.ask(child_of(parent))), (Reason::PoolExhausted, Origin::Pool, 429));
+}
+
+#[test]
+fn a_child_of_critical_work_is_shed_by_no_level() {
+    let mut policy = policy(&[8]);
+    policy.node.shed_mode = Mode::Enforce;
+    let mut world = World::new(policy);
+    let parent = lease(&world.ask(|acquire| acquire.priority = Priority::Critical));
+    let low = lease(&world.ask(|acquire| acquire.priority = Priority::Sheddable));
+    world.put(Input::OverloadChanged { level: Level::Overloaded });
+    let sheddable = |parent| {
+        move |acquire: &mut Acquire| {
+            (acquire.parent, acquire.priority) = (Some(Parent::Child(parent)), Priority::Sheddable);
+        }
+    };
+    // The rank is handed down.
+    let child = lease(&world.ask(sheddable(parent)));
+    lease(&world.ask(sheddable(child)));
+    assert_eq!(shed(&world.ask(sheddable(low))), (Reason::Overload, Origin::Node, 529));
+    let critical = |acquire: &mut Acquire| {
+        (acquire.parent, acquire.priority) = (Some(Parent::Child(low)), Priority::Critical);
+    };
+    lease(&world.ask(critical));
+    // A parent of another org, or of another session, raises nothing.
+    let foreign = world.ask(|acquire| {
+        sheddable(parent)(acquire);
+        acquire.org = Some(OrgId(1));
+    });
+    assert_eq!(shed(&foreign), (Reason::Overload, Origin::Node, 529));
+    let foreign = world.ask(|acquire| {
+        sheddable(parent)(acquire);
+        acquire.session = SessionId(2);
+    });
+    assert_eq!(shed(&foreign), (Reason::Overload, Origin::Node, 529));
 }
 
 #[test]
