@@ -140,6 +140,12 @@ impl Refused {
         Self { quota: Some(quota), ..self }
     }
 
+    /// Spreads a crowd that is refused in one instant over a second: the `nth` of them waits for up to 990 ms more.
+    pub(crate) fn spread(self, nth: u64) -> Self {
+        let more = Duration::from_millis(10 * (nth % 100));
+        Self { retry_after: self.retry_after.map(|after| after + more), ..self }
+    }
+
     pub(crate) fn over() -> Self {
         Self {
             cause: Cause::Over,
@@ -161,3 +167,17 @@ impl fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_that_the_fallback_refuses_is_spread() {
+        let refused = || Refused::local(429, Origin::Pool, "fallback_share", Duration::from_secs(1), String::new());
+        let crowd = (0..300).filter_map(|nth| refused().spread(nth).retry_after());
+        let values: std::collections::BTreeSet<_> = crowd.collect();
+        assert_eq!((values.len(), values.first()), (100, Some(&Duration::from_secs(1))));
+        assert!(Refused::rejected(String::new()).spread(7).retry_after().is_none(), "waiting does not help");
+    }
+}

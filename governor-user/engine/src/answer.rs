@@ -9,9 +9,6 @@ use crate::park::{Ask, Door, Errand};
 use crate::retry;
 use crate::time::Duration;
 
-/// What is told of a wait whose end nobody knows.
-const UNKNOWN_WAIT: Duration = Duration::from_secs(60);
-
 impl Engine {
     /// Grants to a request what `place` found for it.
     pub(crate) fn grant(&mut self, ask: Ask, member: Option<MemberId>) {
@@ -80,8 +77,8 @@ impl Engine {
         let id = DecisionId(self.decision_ids.next());
         let now = self.now;
         let retry_after = match (refusal.reason, refusal.back) {
-            (Reason::Suspended, back) => retry::polite(back.map_or(UNKNOWN_WAIT, |back| back.since(now)), id),
-            (_, Some(back)) => retry::whole_seconds(back.since(now)),
+            (Reason::Suspended, back) => retry::polite(back.map_or(retry::LONGEST, |back| back.since(now)), id),
+            (_, Some(back)) => retry::after_reset(back.since(now), id),
             (_, None) if refusal.origin == Origin::Node => {
                 retry::polite(self.queue.push(now, self.drain.interval(now)), id)
             }

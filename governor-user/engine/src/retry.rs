@@ -1,11 +1,26 @@
-//! When a refused client should come back: measured drain, a virtual queue that spreads a crowd, and polite whole
-//! seconds. No clock and no random numbers: jitter is a function of the decision's id.
+//! When a refused client should come back: measured drain, a virtual queue that spreads a crowd, and jitter. No clock and
+//! no random numbers: jitter is a function of the decision's id. Values are whole milliseconds.
 
 use crate::id::DecisionId;
 use crate::time::{Duration, Instant};
 
-/// Nobody is told to stay away longer than this, before jitter.
-const LONGEST: Duration = Duration::from_secs(60);
+/// The longest Retry-After, jitter included, but for the reset that an upstream named.
+pub(crate) const LONGEST: Duration = Duration::from_secs(60);
+
+/// The longest wait before jitter: a quarter more is [`LONGEST`].
+const LONGEST_BEFORE_JITTER: Duration = Duration::from_secs(48);
+
+/// The shortest Retry-After, and what a client is told while no drain is known.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Time between two completions while none was measured, so that a crowd is spread all the same.
+const ASSUMED_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Jitter is added to waits from this many milliseconds up.
+const JITTER_FROM: u64 = 4_000;
+
+/// Clients that wait for one upstream reset are spread over a quarter of the wait, within these milliseconds.
+const AFTER_RESET: (u64, u64) = (250, 12_000);
 
 /// Seconds over which the drain is averaged: long enough for streams of tens of seconds, short enough to notice that
 /// they stopped ending.
@@ -55,7 +70,7 @@ fn bucket(second: u64) -> usize {
     usize::try_from(second % WINDOW as u64).expect("a remainder below WINDOW fits")
 }
 
-/// The moment the last refused client was told to come back. Each refusal moves it on by one drain interval, so that
+/// The moment the last refused client was asked to come back at. Each refusal moves it on by one drain interval, so that
 /// a crowd refused together does not return together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct VirtualQueue {
@@ -63,20 +78,22 @@ pub(crate) struct VirtualQueue {
 }
 
 impl VirtualQueue {
-    /// The wait for one more refused client; zero when the drain is unknown.
+    /// The wait for one more refused client: the first of a crowd waits for one interval, at least [`SHORTEST`], each
+    /// further one an interval longer, up to [`LONGEST_BEFORE_JITTER`].
     pub(crate) fn push(&mut self, now: Instant, interval: Option<Duration>) -> Duration {
-        let Some(interval) = interval else { return Duration::ZERO };
         self.tail = self.next(now, interval);
         self.tail.since(now)
     }
 
-    /// What [`Self::push`] would say, changing nothing.
+    /// What [`Self::push`] would return, changing nothing.
     pub(crate) fn peek(&self, now: Instant, interval: Option<Duration>) -> Duration {
-        interval.map_or(Duration::ZERO, |interval| self.next(now, interval).since(now))
+        self.next(now, interval).since(now)
     }
 
-    fn next(&self, now: Instant, interval: Duration) -> Instant {
-        self.tail.max(now).after(interval).min(now.after(LONGEST))
+    fn next(&self, now: Instant, interval: Option<Duration>) -> Instant {
+        let interval = interval.unwrap_or(ASSUMED_INTERVAL);
+        let first = now.after(interval.max(SHORTEST));
+        self.tail.after(interval).max(first).min(now.after(LONGEST_BEFORE_JITTER))
     }
 }
 
@@ -112,17 +129,24 @@ pub(crate) fn until_fair(interval: Duration, until_below: u32, own: (u32, u32), 
     Duration::from_nanos(u64::try_from(below.min(loose)).unwrap_or(u64::MAX))
 }
 
-/// Whole seconds, rounded up, at least 1.
-pub(crate) fn whole_seconds(wait: Duration) -> Duration {
-    let up = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
-    Duration::from_secs(up.max(1))
+/// Retry-After for a wait: at least [`SHORTEST`], from [`JITTER_FROM`] up with 0–25 % added, at most [`LONGEST`]. A wait
+/// that is longer than that cannot be stated; its clients are spread over the last fifth.
+pub(crate) fn polite(wait: Duration, id: DecisionId) -> Duration {
+    let wait = millis(if wait < LONGEST { wait.max(SHORTEST) } else { LONGEST_BEFORE_JITTER });
+    let jitter = if wait < JITTER_FROM { 0 } else { (wait / 4).min(millis(LONGEST) - wait) };
+    Duration::from_millis(wait + mix(id.0) % (jitter + 1))
 }
 
-/// What is told to the client: whole seconds, at most 60, then up to a quarter more from 4 s on. Jitter comes after
-/// the clamp, which would otherwise send everybody back in the same second.
-pub(crate) fn polite(wait: Duration, id: DecisionId) -> Duration {
-    let seconds = whole_seconds(wait).min(LONGEST).as_secs();
-    Duration::from_secs(seconds + mix(id.0) % (seconds / 4 + 1))
+/// Retry-After when an upstream named its reset: never before it, and a crowd is spread after it.
+pub(crate) fn after_reset(wait: Duration, id: DecisionId) -> Duration {
+    let wait = millis(wait.max(SHORTEST));
+    let (least, most) = AFTER_RESET;
+    Duration::from_millis(wait + mix(id.0) % ((wait / 4).clamp(least, most) + 1))
+}
+
+/// Whole milliseconds, rounded up.
+fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 /// SplitMix64's finaliser: neighbouring ids give unrelated numbers.
@@ -142,29 +166,39 @@ mod tests {
         Instant::ZERO.after(Duration::from_millis(millis))
     }
 
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// What a hundred decisions in a row are told.
+    fn told(tell: impl Fn(DecisionId) -> Duration) -> BTreeSet<Duration> {
+        (0..100).map(DecisionId).map(tell).collect()
+    }
+
     #[test]
-    fn waits_become_whole_seconds_rounded_up_and_never_zero() {
-        let now = at_millis(20_000);
-        let rows = [(20_400, 1), (32_200, 13), (20_000, 1), (15_000, 1), (920_000, 900)];
-        for (eta, seconds) in rows {
-            assert_eq!(whole_seconds(at_millis(eta).since(now)), Duration::from_secs(seconds), "eta {eta} ms");
+    fn waits_are_whole_milliseconds_of_at_least_a_second() {
+        let rows = [(0, 1_000), (999_999_999, 1_000), (1_000_000_001, 1_001), (3_999_000_000, 3_999)];
+        for (nanos, millis) in rows {
+            let told = told(|id| polite(Duration::from_nanos(nanos), id));
+            assert_eq!(told, BTreeSet::from([Duration::from_millis(millis)]), "{nanos} ns");
         }
     }
 
     #[test]
-    fn jitter_only_adds_starts_at_four_seconds_and_survives_the_clamp() {
-        for seconds in 1..=3 {
-            for id in 0..100 {
-                assert_eq!(polite(Duration::from_secs(seconds), DecisionId(id)), Duration::from_secs(seconds));
-            }
+    fn jitter_adds_up_to_a_quarter_and_sixty_seconds_come_last() {
+        for (wait, least, most) in [(4, 4, 5), (12, 12, 15), (40, 40, 50), (55, 55, 60), (60, 48, 60), (900, 48, 60)] {
+            let told = told(|id| polite(seconds(wait), id));
+            assert!(told.len() > 90, "{wait} s: {told:?}");
+            assert!(told.iter().all(|told| (seconds(least)..=seconds(most)).contains(told)), "{wait} s: {told:?}");
         }
-        let capped: BTreeSet<_> =
-            (0..200).map(|id| polite(Duration::from_secs(900), DecisionId(id)).as_secs()).collect();
-        assert_eq!((capped.first(), capped.last()), (Some(&60), Some(&75)));
-        assert!(capped.len() >= 12, "{capped:?}");
-        for id in 0..200 {
-            let told = polite(Duration::from_secs(12), DecisionId(id)).as_secs();
-            assert!((12..=15).contains(&told), "{told}");
+    }
+
+    #[test]
+    fn no_client_comes_before_the_reset_and_a_crowd_is_spread_after_it() {
+        for (wait, most) in [(2, 2_500), (20, 25_000), (86_400, 86_412_000)] {
+            let told = told(|id| after_reset(seconds(wait), id));
+            let last = Duration::from_millis(most);
+            assert!(told.len() > 80 && told.iter().all(|told| *told >= seconds(wait) && *told <= last), "{told:?}");
         }
     }
 
@@ -176,12 +210,20 @@ mod tests {
         }
         let now = at_millis(10_000);
         let mut queue = VirtualQueue::default();
+        let crowd: Vec<_> = (0..1_000).map(|_| queue.push(now, drain.interval(now))).collect();
+        assert!(crowd.is_sorted());
+        let of = |n: usize| crowd[n].as_millis();
+        assert_eq!((of(0), of(10), of(100), of(999)), (1_000, 2_000, 11_000, 48_000));
+    }
 
-        let told: Vec<u64> = (0..100).map(|_| whole_seconds(queue.push(now, drain.interval(now))).as_secs()).collect();
-
-        assert!(told.is_sorted());
-        assert_eq!((told.first(), told.last()), (Some(&1), Some(&10)));
-        assert!(told.iter().collect::<BTreeSet<_>>().len() >= 8);
+    #[test]
+    fn a_crowd_is_spread_while_no_drain_is_known() {
+        let mut queue = VirtualQueue::default();
+        let crowd: BTreeSet<_> = (0..300).map(|id| polite(queue.push(at_millis(0), None), DecisionId(id))).collect();
+        assert_eq!((crowd.len(), crowd.first()), (300, Some(&SHORTEST)));
+        assert!(crowd.iter().all(|told| *told <= seconds(5)), "{crowd:?}");
+        // With the time the queue empties.
+        assert_eq!(queue.push(at_millis(4_000), None), SHORTEST);
     }
 
     #[test]

@@ -105,7 +105,9 @@ impl Pair {
                 self.answered(*session, *request);
                 let n = decision.numbers;
                 assert_eq!(decision.outcome, Outcome::Shed);
-                assert!(decision.retry_after >= Duration::from_secs(1) && decision.retry_after.subsec_nanos() == 0);
+                let told = decision.retry_after;
+                assert!(told >= Duration::from_secs(1) && told.subsec_nanos() % 1_000_000 == 0, "{told:?}");
+                assert!(told <= Duration::from_secs(60) || decision.reason == Reason::AllCooling, "{told:?}");
                 if decision.reason == Reason::FairShare {
                     assert!(n.capacity > 0, "{n:?}");
                 }

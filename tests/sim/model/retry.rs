@@ -16,9 +16,8 @@ impl Model {
         let pool = &mut self.pools[index(w.pool.0)];
         let (ends, tail) = if by == Origin::Node { (&self.ends, &mut self.tail) } else { (&pool.ends, &mut pool.tail) };
         match (back, interval(ends, self.now)) {
-            (Some(at), _) => Duration::from_secs(ceil(at.since(self.now))),
-            (None, None) => jittered(Duration::ZERO, id),
-            (None, Some(gap)) => {
+            (Some(at), _) => after(at.since(self.now), id),
+            (None, gap) => {
                 *tail = later(*tail, self.now, gap);
                 jittered(tail.since(self.now).max(least), id)
             }
@@ -29,7 +28,7 @@ impl Model {
     pub(super) fn would_tell(&self, w: &Parked, reason: Reason, by: Origin, id: u64) -> Duration {
         let pool = &self.pools[index(w.pool.0)];
         let (ends, tail) = if by == Origin::Node { (&self.ends, self.tail) } else { (&pool.ends, pool.tail) };
-        let wait = interval(ends, self.now).map_or(Duration::ZERO, |gap| later(tail, self.now, gap).since(self.now));
+        let wait = later(tail, self.now, interval(ends, self.now)).since(self.now);
         jittered(wait.max(self.least_wait(w, reason)), id)
     }
 
@@ -72,18 +71,34 @@ pub(super) fn interval(ends: &[Instant], now: Instant) -> Option<Duration> {
     span.checked_div(seen).map(Duration::from_nanos)
 }
 
-fn later(tail: Instant, now: Instant, gap: Duration) -> Instant {
-    tail.max(now).after(gap).min(now.after(Duration::from_secs(60)))
+/// The first of a crowd comes back after a gap, at least a second; each other a gap after the one before. Unknown gaps are
+/// a hundredth of a second.
+fn later(tail: Instant, now: Instant, gap: Option<Duration>) -> Instant {
+    let gap = gap.unwrap_or(Duration::from_millis(10));
+    let first = now.after(gap).max(now.after(Duration::from_secs(1)));
+    tail.after(gap).max(first).min(now.after(Duration::from_secs(48)))
 }
 
-fn ceil(wait: Duration) -> u64 {
-    u64::try_from(wait.as_nanos().div_ceil(1_000_000_000)).unwrap().max(1)
+fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap().max(1_000)
 }
 
+/// 0–25 % more from 4 s up, 60 s at most. What takes longer is told as 48 s and up to a quarter.
 fn jittered(wait: Duration, id: u64) -> Duration {
-    let seconds = ceil(wait).min(60);
+    let wait = if wait >= Duration::from_secs(60) { 48_000 } else { millis(wait) };
+    let most = if wait < 4_000 { wait } else { (wait + wait / 4).min(60_000) };
+    Duration::from_millis(wait + spread(id) % (most - wait + 1))
+}
+
+/// An upstream's reset, and up to a quarter more: a quarter of a second at least, 12 s at most.
+fn after(wait: Duration, id: u64) -> Duration {
+    let wait = millis(wait);
+    Duration::from_millis(wait + spread(id) % ((wait / 4).clamp(250, 12_000) + 1))
+}
+
+fn spread(id: u64) -> u64 {
     let mut z = id;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    Duration::from_secs(seconds + (z ^ (z >> 31)) % (seconds / 4 + 1))
+    z ^ (z >> 31)
 }

@@ -46,7 +46,7 @@ impl Exchange {
             (_, Phase::Uncounted | Phase::Ending) => drop(reply.send(Err(Refused::over()))),
             _ if self.away => match self.local.decide(&state.ask.wire, slot, now) {
                 Ok(member) => self.resumed(slot, member, reply),
-                Err(refused) => drop(reply.send(Err(refused))),
+                Err(refused) => drop(reply.send(Err(refused.spread(slot)))),
             },
             _ => self.deferred_resumes.push((slot, max_wait, reply)),
         }

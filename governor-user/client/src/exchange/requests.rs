@@ -104,8 +104,8 @@ impl Exchange {
                 self.begin(ticket, 0, member, true, now);
             }
             Err(refused) => {
-                counters.fallback_refusals.fetch_add(1, Ordering::Relaxed);
-                self.turn_away(ticket, refused);
+                let before = counters.fallback_refusals.fetch_add(1, Ordering::Relaxed);
+                self.turn_away(ticket, refused.spread(before));
             }
         }
     }

@@ -91,7 +91,7 @@ pub struct Decision {
     pub origin: Origin,
     /// HTTP status: 429 or 529.
     pub status: u16,
-    /// When to try again.
+    /// When to try again, in whole milliseconds: 1–60 s, and longer only where an upstream named its reset.
     pub retry_after: Duration,
     /// How long it was parked before.
     pub waited: Duration,

@@ -47,7 +47,7 @@ fn when_all_cool_after_429_a_near_reset_is_waited_for_and_a_far_one_is_told() {
     let outputs = world.ask_for(2);
     assert_eq!(shed(&outputs), (Reason::AllCooling, Origin::Upstream, 429));
     let [Output::Shed { decision, .. }] = &outputs[..] else { panic!() };
-    assert_eq!(decision.retry_after, Duration::from_secs(120));
+    assert!((120..=132).contains(&decision.retry_after.as_secs()), "{decision:?}");
 }
 
 #[test]
