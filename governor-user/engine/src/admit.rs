@@ -203,17 +203,19 @@ impl Engine {
             return None;
         }
         let of_key = ask.holder.key.and_then(|key| pool.parked_by_key.get(&key)).copied().unwrap_or(0);
-        let (reason, origin, status) = if ask.holder.key.is_some() && of_key >= pool.policy.max_parked_per_key {
-            (Reason::KeyQueueFull, Origin::Key, 429)
-        } else if pool.parked >= pool.park_limit() {
+        let waiting = u32::try_from(self.parked.len()).unwrap_or(u32::MAX);
+        let (of_key_limit, of_pool, of_node) = (pool.policy.max_parked_per_key, pool.park_limit(), self.node.max_parked);
+        let (full, limit) = if ask.holder.key.is_some() && of_key >= of_key_limit {
+            (Refusal::new(Reason::KeyQueueFull, Origin::Key, 429), (of_key_limit, of_key))
+        } else if pool.parked >= of_pool {
             let status = if refusal.reason == Reason::FairShare { 429 } else { pool.policy.exhausted_status };
-            (Reason::QueueFull, Origin::Pool, status)
-        } else if self.parked.len() >= self.node.max_parked as usize {
-            (Reason::QueueFull, Origin::Node, 529)
+            (Refusal::new(Reason::QueueFull, Origin::Pool, status), (of_pool, pool.parked))
+        } else if waiting >= of_node {
+            (Refusal::new(Reason::QueueFull, Origin::Node, 529), (of_node, waiting))
         } else {
             return None;
         };
-        Some(Refusal::new(reason, origin, status))
+        Some(Refusal { limit, ..full })
     }
 
     /// Whether a request that begins to wait may be done by its client's deadline: its key's requests before it and itself

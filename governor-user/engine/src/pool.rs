@@ -130,9 +130,12 @@ impl Pool {
         self.order.iter().all(|id| self.members[id.index()].policy.slots == 0)
     }
 
-    /// Requests that may be parked here: as many as the ordinary slots of its members, cooling ones too, because that
-    /// is when waiting pays; in a pool smaller than one key's own bound, as many as that.
+    /// Requests that may be parked here (A24). Unless set: as many as the ordinary slots of its members, cooling ones
+    /// too, because that is when waiting pays; in a pool smaller than one key's own bound, as many as that.
     pub(crate) fn park_limit(&self) -> u32 {
+        if let Some(set) = self.policy.max_waiting {
+            return set;
+        }
         let usable = self.members.iter().filter(|member| member.usable());
         usable.map(Member::ordinary_slots).fold(0, u32::saturating_add).max(self.policy.max_parked_per_key)
     }

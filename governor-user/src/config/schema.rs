@@ -97,7 +97,7 @@ const SETTINGS: &[Setting] = &[
     ),
     fixed("daemon.drain_timeout", Kind::Duration { min_ms: 0 }, "2s", "How long a stop waits for leases to end."),
     live("node.cap", COUNT, "1000", "Counted requests, granted or parked, at most; 0 disables the cap."),
-    live("node.max_parked", COUNT, "500", "Parked requests of all pools at most."),
+    live("node.max_parked", COUNT, "500", "Parked requests of all pools at most; over it the answer is 529."),
     live(
         "node.lease_ttl",
         Kind::Duration { min_ms: 1000 },
@@ -187,6 +187,11 @@ const SETTINGS: &[Setting] = &[
     ),
     live("pools.*.park.max_wait", Kind::Duration { min_ms: 0 }, "30s", "Longest time a request is parked."),
     live("pools.*.park.max_per_key", COUNT, "16", "Parked requests of one key at most."),
+    live_optional(
+        "pools.*.park.max_waiting",
+        COUNT,
+        "Parked requests of the pool at most; unset: its ordinary slots, and at least park.max_per_key.",
+    ),
     live(
         "pools.*.cooldown.rate_limited",
         Kind::Duration { min_ms: 1 },

@@ -55,8 +55,21 @@ fn rule(decision: &Decision) -> String {
             let requests = counted(n.node_counted, "counted request", "counted requests");
             format!("by the node cap: {requests} of at most {} on this node.", n.node_cap)
         }
-        "key_queue_full" => format!("because its key has as many requests parked in pool {pool} as it may."),
-        "queue_full" => format!("because too many requests are parked: {} in pool {pool}.", n.parked),
+        "key_queue_full" => format!(
+            "because {} of its key were parked in pool {pool}, of at most {} (pools.{pool}.park.max_per_key).",
+            requests(n.limited),
+            n.limit,
+        ),
+        "queue_full" if decision.origin == "node" => format!(
+            "because {} were parked on the node, of at most {} (node.max_parked).",
+            requests(n.limited),
+            n.limit,
+        ),
+        "queue_full" => format!(
+            "because {} were parked in pool {pool}, of at most {} (pools.{pool}.park.max_waiting).",
+            requests(n.limited),
+            n.limit,
+        ),
         "overload" => format!(
             "by overload: the node's level was {} and the request {}.",
             decision.level.as_deref().unwrap_or("high"),
@@ -142,8 +155,9 @@ mod tests {
             ("pool_exhausted", "pool", "95 of 98 slots in use, 12 parked"),
             ("all_cooling", "upstream", "is cooling down"),
             ("node_cap", "node", "1000 counted requests of at most 1000"),
-            ("key_queue_full", "key", "as many requests parked"),
-            ("queue_full", "pool", "too many requests are parked"),
+            ("key_queue_full", "key", "50 requests of its key were parked in pool chat, of at most 50 (pools.chat.park"),
+            ("queue_full", "pool", "50 requests were parked in pool chat, of at most 50 (pools.chat.park.max_waiting)"),
+            ("queue_full", "node", "50 requests were parked on the node, of at most 50 (node.max_parked)"),
             ("overload", "node", "level was high and the request normal"),
             ("suspended", "key", "an operator suspended its key"),
             ("key_cap", "key", "cap of its key: 50 of at most 50 requests"),

@@ -132,8 +132,15 @@ pub fn shed(entry: &Entry) -> Reply {
         Reason::NodeCap => {
             format!("this node handles {} of at most {}", numbers.node_counted, requests(numbers.node_cap))
         }
-        Reason::KeyQueueFull => "too many requests of your key are waiting".to_owned(),
-        Reason::QueueFull => format!("too many requests are waiting for pool {pool}: {}", numbers.parked),
+        Reason::KeyQueueFull => {
+            format!("{} of your key are waiting for pool {pool} already, the most there may be", requests(numbers.limited))
+        }
+        Reason::QueueFull if decision.origin == Origin::Node => {
+            format!("{} are waiting on this node, at most {} may", requests(numbers.limited), numbers.limit)
+        }
+        Reason::QueueFull => {
+            format!("{} are waiting for pool {pool}, at most {} may", requests(numbers.limited), numbers.limit)
+        }
         Reason::Overload => "this node is overloaded".to_owned(),
         Reason::Suspended => "an operator suspended your key".to_owned(),
         Reason::KeyCap => format!("your key has {} of at most {}", numbers.limited, requests(numbers.limit)),

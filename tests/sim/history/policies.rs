@@ -104,6 +104,7 @@ fn any_pool(random: &mut Random, name: &str) -> PoolPolicy {
         min_guarantee: random.within(0, 2),
         max_wait: Duration::from_millis(random.below(9_000)),
         max_parked_per_key: random.within(1, 5),
+        max_waiting: random.chance(40).then(|| random.within(0, 8)),
         exhausted_status: if random.chance(50) { 429 } else { 529 },
         rate_limited_cooldown: Duration::from_millis(random.below(9_000) + 1),
         overloaded_cooldown: Duration::from_millis(random.below(4_000) + 1),

@@ -27,9 +27,13 @@ impl Model {
         }
     }
 
-    fn numbers(&self, w: &Parked, reason: Reason) -> Numbers {
+    fn numbers(&self, w: &Parked, reason: Reason, by: Origin) -> Numbers {
         let standing = self.standing(w);
-        let (limited, limit) = self.sub_capacity(w).filter(|_| reason == Reason::SubCapacity).unwrap_or((0, 0));
+        let (limit, limited) = match reason {
+            Reason::KeyQueueFull | Reason::QueueFull => self.waiting(w, reason, by),
+            Reason::SubCapacity => self.sub_capacity(w).map_or((0, 0), |(running, slots)| (slots, running)),
+            _ => (0, 0),
+        };
         Numbers {
             key_in_flight: standing.key_in_flight,
             share: standing.share,
@@ -84,7 +88,7 @@ impl Model {
             status: origin.1,
             retry_after: Duration::ZERO,
             waited: self.now.since(w.arrived),
-            numbers: self.numbers(w, reason),
+            numbers: self.numbers(w, reason, origin.0),
         }
     }
 

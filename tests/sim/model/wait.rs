@@ -33,6 +33,24 @@ impl Model {
         gap * u32::try_from(before + 1).unwrap()
     }
 
+    /// Waiting requests that count against a bound of these: (the bound, how many there are).
+    pub(super) fn waiting(&self, w: &Parked, bound: Reason, by: Origin) -> (u32, u32) {
+        let pool = &self.pools[index(w.pool.0)];
+        let here = self.parked.iter().filter(|p| p.pool == w.pool);
+        let (most, there) = match (bound, by) {
+            (Reason::KeyQueueFull, _) => {
+                (pool.policy.max_parked_per_key, here.filter(|p| p.who.key == w.who.key).count())
+            }
+            (_, Origin::Node) => (self.node.max_parked, self.parked.len()),
+            _ => {
+                let room: u32 = pool.members.iter().filter(|m| Self::usable(m)).map(Self::ordinary_slots).sum();
+                let room = pool.policy.max_waiting.unwrap_or(room.max(pool.policy.max_parked_per_key));
+                (room, here.count())
+            }
+        };
+        (most, u32::try_from(there).unwrap())
+    }
+
     /// Why it may not wait, and the origin if it differs from the reason's own.
     pub(super) fn may_not_wait(
         &self,
@@ -40,7 +58,6 @@ impl Model {
         why: Reason,
         back: Option<Instant>,
     ) -> Option<(Reason, Option<Origin>)> {
-        let pool = &self.pools[index(w.pool.0)];
         if w.child || w.until <= self.now || back.is_some_and(|at| at > w.until) {
             return Some((why, None));
         }
@@ -50,19 +67,15 @@ impl Model {
         if matches!(w.task, Task::Move(_)) {
             return None;
         }
-        let here = self.parked.iter().filter(|p| p.pool == w.pool);
-        let of_key = here.clone().filter(|p| p.who.key == w.who.key).count();
-        let room: u32 = pool.members.iter().filter(|m| Self::usable(m)).map(Self::ordinary_slots).sum();
-        if w.who.key.is_some() && of_key >= index(pool.policy.max_parked_per_key) {
+        let full = |bound, by| {
+            let (most, there) = self.waiting(w, bound, by);
+            there >= most
+        };
+        if w.who.key.is_some() && full(Reason::KeyQueueFull, Origin::Key) {
             return Some((Reason::KeyQueueFull, None));
         }
-        if here.count() >= index(room.max(pool.policy.max_parked_per_key)) {
-            return Some((Reason::QueueFull, Some(Origin::Pool)));
-        }
-        if self.parked.len() >= index(self.node.max_parked) {
-            return Some((Reason::QueueFull, Some(Origin::Node)));
-        }
-        None
+        let by = [Origin::Pool, Origin::Node].into_iter().find(|by| full(Reason::QueueFull, *by));
+        by.map(|by| (Reason::QueueFull, Some(by)))
     }
 
     pub(super) fn park(&mut self, mut w: Parked) {

@@ -117,7 +117,7 @@ pub struct Numbers {
     /// What would be held if the requester had one more and all others filled up to its level, F of A20: refused when
     /// more than C − H. 0 but under `max-min`.
     pub filled: u32,
-    /// The cap, ceiling or sub-capacity that refused; 0 if none did.
+    /// The cap, ceiling, sub-capacity or bound of waiting requests that refused; 0 if none did.
     pub limit: u32,
     /// What was counted against `limit`, the request itself left out; 0 if none refused.
     pub limited: u32,

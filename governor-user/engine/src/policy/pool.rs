@@ -20,6 +20,9 @@ pub struct PoolPolicy {
     pub max_wait: Duration,
     /// Parked requests of one key at most (A24).
     pub max_parked_per_key: u32,
+    /// Parked requests of the pool at most. `None`: as many as the ordinary slots of its members, cooling ones included,
+    /// and at least `max_parked_per_key`.
+    pub max_waiting: Option<u32>,
     /// Status of a refusal for want of member slots: 429 or 529.
     pub exhausted_status: u16,
     /// Cool-down of a member that answered 429 without a reset.
@@ -41,6 +44,7 @@ impl Default for PoolPolicy {
             min_guarantee: 2,
             max_wait: Duration::from_secs(30),
             max_parked_per_key: 16,
+            max_waiting: None,
             exhausted_status: 429,
             rate_limited_cooldown: Duration::from_secs(30),
             overloaded_cooldown: Duration::from_secs(10),

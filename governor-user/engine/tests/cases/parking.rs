@@ -1,7 +1,8 @@
 //! Requests that wait, and clients that do not.
 
 use governor_engine::id::{KeyId, LeaseId, RequestId};
-use governor_engine::io::{Input, Output};
+use governor_engine::io::{Input, Origin, Output, Reason};
+use governor_engine::policy::FairShare;
 use governor_engine::time::{Duration, Instant};
 
 use crate::world::{SESSION, World, is_parked, policy};
@@ -48,6 +49,42 @@ fn more_arrivals_do_not_make_fewer_completions() {
     for every_millis in [500, 100, 50, 20] {
         let (finished, _) = serve(20_000 / every_millis, every_millis, 25_000);
         assert!((18..=23).contains(&finished), "{finished} finished at one arrival in {every_millis} ms");
+    }
+}
+
+#[test]
+fn each_bound_of_waiting_names_its_numbers() {
+    let mut policy = policy(&[20]);
+    (policy.pools[0].max_parked_per_key, policy.node.max_parked) = (2, 8);
+    let mut world = World::new(policy.clone());
+    (0..20).for_each(|key| drop(world.held_for(key)));
+    let refused = |world: &mut World, key| {
+        let outputs = world.ask_for(key);
+        let [Output::Shed { decision, .. }] = &outputs[..] else { panic!("{outputs:?}") };
+        (decision.reason, decision.origin, decision.numbers.limit, decision.numbers.limited)
+    };
+    assert!((0..2).all(|_| is_parked(&world.ask_for(1))));
+    assert_eq!(refused(&mut world, 1), (Reason::KeyQueueFull, Origin::Key, 2, 2));
+    assert!((30..36).all(|key| is_parked(&world.ask_for(key))));
+    assert_eq!(refused(&mut world, 40), (Reason::QueueFull, Origin::Node, 8, 8));
+
+    // A bound that is set is the bound, also at run time.
+    policy.pools[0].max_waiting = Some(5);
+    world.put(Input::PolicyChanged(Box::new(policy)));
+    assert_eq!(refused(&mut world, 40), (Reason::QueueFull, Origin::Pool, 5, 8));
+}
+
+#[test]
+fn a_pool_lets_as_many_wait_as_it_has_ordinary_slots_unless_set() {
+    let mut policy = policy(&[20]);
+    policy.pools[0].fair_share = FairShare::Off;
+    policy.pools[0].members[0].reserve = 2;
+    for (set, most) in [(None, 18), (Some(0), 0), (Some(40), 40)] {
+        policy.pools[0].max_waiting = set;
+        let mut world = World::new(policy.clone());
+        (0..18).for_each(|key| drop(world.held_for(key)));
+        let waiting = (100..200).filter(|key| is_parked(&world.ask_for(*key))).count();
+        assert_eq!(waiting, most, "{set:?}");
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) fn pools(
             min_guarantee: reader.integer(&key("min_guarantee")),
             max_wait: reader.duration(&key("park.max_wait")),
             max_parked_per_key: reader.integer(&key("park.max_per_key")),
+            max_waiting: reader.number(&key("park.max_waiting")),
             exhausted_status,
             rate_limited_cooldown: reader.duration(&key("cooldown.rate_limited")),
             overloaded_cooldown: reader.duration(&key("cooldown.overloaded")),
