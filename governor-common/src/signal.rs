@@ -64,6 +64,7 @@ const POOLS_LEFT_OUT: u8 = 2;
 
 /// Flags of a pool.
 const CONGESTED: u32 = 1;
+const UNLIMITED: u32 = 2;
 
 /// Attempts of a read before it gives up: a writer needs less than a microsecond, unless it is taken off its CPU.
 const ATTEMPTS: usize = 256;
@@ -98,13 +99,14 @@ pub struct PoolSignal {
     pub parked: u32,
     /// At or over its threshold: keys get their share only.
     pub congested: bool,
+    /// It has no gate: no request waits for a slot of it.
+    pub unlimited: bool,
 }
 
 impl PoolSignal {
     fn is_scarce(&self) -> bool {
-        // A pool without slots has no gate.
         let nearly_full = u64::from(self.in_flight) * 10 >= u64::from(self.capacity) * 9;
-        self.parked > 0 || nearly_full && self.capacity > 0
+        self.parked > 0 || nearly_full && !self.unlimited
     }
 }
 
@@ -246,7 +248,9 @@ impl Page {
                 let place = at::POOLS + index * POOL_WORDS;
                 page.store(place, pool.hash);
                 page.store(place + 1, word(pool.capacity, pool.in_flight));
-                page.store(place + 2, word(pool.parked, if pool.congested { CONGESTED } else { 0 }));
+                let congested = if pool.congested { CONGESTED } else { 0 };
+                let unlimited = if pool.unlimited { UNLIMITED } else { 0 };
+                page.store(place + 2, word(pool.parked, congested | unlimited));
             }
         });
     }
@@ -258,7 +262,8 @@ impl Page {
 
     fn pool_at(&self, place: usize) -> PoolSignal {
         let ((capacity, in_flight), (parked, flags)) = (halves(self.load(place + 1)), halves(self.load(place + 2)));
-        PoolSignal { hash: self.load(place), capacity, in_flight, parked, congested: flags & CONGESTED != 0 }
+        let (congested, unlimited) = (flags & CONGESTED != 0, flags & UNLIMITED != 0);
+        PoolSignal { hash: self.load(place), capacity, in_flight, parked, congested, unlimited }
     }
 }
 

@@ -19,8 +19,15 @@ fn sample() -> Signals {
         node_counted: 90,
         node_cap: 1000,
         pools: vec![
-            PoolSignal { hash: pool_hash("chat"), capacity: 98, in_flight: 80, parked: 7, congested: true },
-            PoolSignal { hash: pool_hash("embed"), capacity: 4, in_flight: 0, parked: 0, congested: false },
+            PoolSignal {
+                hash: pool_hash("chat"),
+                capacity: 98,
+                in_flight: 80,
+                parked: 7,
+                congested: true,
+                unlimited: false,
+            },
+            PoolSignal { hash: pool_hash("embed"), capacity: 4, ..PoolSignal::default() },
         ],
     }
 }
@@ -82,7 +89,9 @@ fn slots_are_scarce_where_somebody_waits_or_nearly_all_are_taken() {
         (vec![pool(10, 8, 0), pool(100, 0, 0)], false, false),
         (vec![pool(10, 8, 0), pool(100, 90, 0)], false, true),
         (vec![pool(10, 0, 1)], false, true),
-        (vec![pool(0, 5, 0)], false, false),
+        (vec![PoolSignal { unlimited: true, ..pool(0, 5, 0) }], false, false),
+        // Its members are off, or all of them cool.
+        (vec![pool(0, 5, 0)], false, true),
         (vec![], true, true),
     ] {
         page.publish(&Signals { pools: pools.clone(), pools_left_out: left_out, ..Signals::default() });
@@ -114,11 +123,11 @@ proptest! {
     fn any_signals_come_back_as_they_went(
         (level, pressure, causes, retry_after_ms) in (0_u8..4, 0_u16..=1000, any::<u32>(), any::<u32>()),
         (draining, node_counted, node_cap) in any::<(bool, u32, u32)>(),
-        pools in vec(any::<(u64, u32, u32, u32, bool)>(), 0..PAGE_POOLS),
+        pools in vec(any::<(u64, u32, u32, u32, (bool, bool))>(), 0..PAGE_POOLS),
     ) {
         let overload = Overload { level: level_of(level).unwrap(), pressure, causes, retry_after_ms };
-        let pools = pools.into_iter().map(|(hash, capacity, in_flight, parked, congested)| PoolSignal {
-            hash, capacity, in_flight, parked, congested,
+        let pools = pools.into_iter().map(|(hash, capacity, in_flight, parked, (congested, unlimited))| PoolSignal {
+            hash, capacity, in_flight, parked, congested, unlimited,
         });
         let pools = pools.collect();
         let signals = Signals { overload, draining, pools_left_out: false, node_counted, node_cap, pools };
@@ -217,7 +226,7 @@ mod mapped {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for n in 0..20_000 {
-                    let pool = PoolSignal { hash: n.into(), capacity: n, in_flight: n, parked: n, congested: false };
+                    let pool = PoolSignal { hash: n.into(), capacity: n, in_flight: n, parked: n, ..PoolSignal::default() };
                     let overload = Overload { causes: n, retry_after_ms: n, ..Overload::default() };
                     let pools = vec![pool; PAGE_POOLS];
                     writer.write(&Signals { overload, node_counted: n, node_cap: n, pools, ..Signals::default() });

@@ -150,11 +150,19 @@ impl LocalShare {
         let Some(pool) = limits.pools.iter().find(|pool| *pool.name == *ask.pool) else {
             return Err(Refused::rejected(format!("pool {:?} does not exist", ask.pool)));
         };
-        // No members means that the pool's gate is inactive, and a re-attach is part of work already admitted.
-        if !pool.members.is_empty() && ask.kind == Kind::Ordinary {
+        // No members means that the pool has no gate.
+        if pool.members.is_empty() {
+            return Ok(self.choose(ask, Some(pool), turn, now));
+        }
+        // A re-attach is part of work already admitted.
+        if ask.kind == Kind::Ordinary {
             self.within_share(ask, pool, limits.sessions.max(1))?;
         }
-        Ok(self.choose(ask, Some(pool), turn, now))
+        let member = self.choose(ask, Some(pool), turn, now);
+        member.map(Some).ok_or_else(|| {
+            let detail = format!("the governor is away and no member of pool {} that it may use has slots", ask.pool);
+            refuse(429, Origin::Pool, "fallback_share", detail)
+        })
     }
 
     /// Another member for a lease whose member refused; `None` when there is no other.
@@ -190,11 +198,14 @@ impl LocalShare {
         Err(refuse(429, Origin::Pool, "fallback_share", detail).with_quota(share))
     }
 
-    /// The sticky member, else the least loaded for its slots; members that cool only when there is no other.
+    /// The sticky member, else the least loaded for its slots; members that cool only when there is no other, and none
+    /// that is off.
     fn choose(&self, ask: &Wire, pool: Option<&PoolLimits>, turn: u64, now: Instant) -> Option<Arc<str>> {
         let names: Vec<(&str, u32)> = match pool {
             Some(pool) => {
-                let members = pool.members.iter().map(|(name, slots)| (name.as_str(), *slots));
+                // A member without slots is off.
+                let members = pool.members.iter().filter(|(_, slots)| *slots > 0);
+                let members = members.map(|(name, slots)| (name.as_str(), *slots));
                 members.filter(|(name, _)| ask.candidates.is_empty() || names_contain(&ask.candidates, name)).collect()
             }
             None => ask.candidates.iter().map(|name| (&**name, 1)).collect(),
@@ -203,6 +214,10 @@ impl LocalShare {
             let known = pool.is_none() || names.iter().any(|(name, _)| **name == **sticky);
             if known && (ask.kind == Kind::Reattach || !self.is_cooling(&ask.pool, sticky, now)) {
                 return Some(sticky.clone());
+            }
+            if ask.kind == Kind::Reattach {
+                // Its session runs there and nowhere else.
+                return None;
             }
         }
         let count = self.running_in(&ask.pool);

@@ -89,6 +89,7 @@ impl Member {
     pub(crate) fn state(&self) -> MemberState {
         match self.cooling_until() {
             _ if self.policy.draining || !self.present => MemberState::Draining,
+            _ if self.policy.slots == 0 => MemberState::Off,
             Some(until) if !self.open => MemberState::Cooling { until },
             Some(_) | None => MemberState::Up,
         }

@@ -125,9 +125,9 @@ impl Pool {
         self.member(id).filter(|member| member.present)
     }
 
-    /// No member has a slot: there is no gate (A2).
+    /// There is no gate (A2).
     pub(crate) fn is_unlimited(&self) -> bool {
-        self.order.iter().all(|id| self.members[id.index()].policy.slots == 0)
+        self.policy.unlimited
     }
 
     /// Requests that may be parked here (A24). Unless set: as many as the ordinary slots of its members, cooling ones

@@ -35,6 +35,8 @@ pub struct PoolView {
     pub name: String,
     /// C over all members that count now.
     pub capacity: u32,
+    /// The pool has no gate; its capacity of 0 bounds nothing.
+    pub unlimited: bool,
     /// Leases in flight, on all members, cooling ones too.
     pub in_flight: u32,
     /// Parked requests.
@@ -68,6 +70,8 @@ pub struct PoolView {
 pub struct PoolFigures {
     /// C over all members that count now.
     pub capacity: u32,
+    /// The pool has no gate; its capacity of 0 bounds nothing.
+    pub unlimited: bool,
     /// Leases in flight, on all members, cooling ones too.
     pub in_flight: u32,
     /// Parked requests.
@@ -140,7 +144,7 @@ pub struct MemberView {
     pub reserve: u32,
     /// In flight.
     pub in_flight: u32,
-    /// `up`, `cooling` or `draining`. A member that fails but is kept selectable, because all others fail too, is `up`.
+    /// `up`, `cooling`, `off` or `draining`. A member that fails but is kept selectable, because all others fail too, is `up`.
     pub state: MemberState,
 }
 
@@ -154,6 +158,8 @@ pub enum MemberState {
         /// End of the cool-down.
         until: Instant,
     },
+    /// Takes none: it has no slots.
+    Off,
     /// Takes none.
     Draining,
 }

@@ -69,6 +69,7 @@ impl Engine {
         let cools = |id: &&MemberId| pool.member(**id).is_some_and(|member| member.usable() && !member.open);
         Some(PoolFigures {
             capacity: everybody.capacity,
+            unlimited: pool.is_unlimited(),
             in_flight: apart.fold(everybody.total, u32::saturating_add),
             parked: pool.parked,
             congested: pool.standing(SetId::EVERYBODY, Holder::default(), &self.parties).congested,
@@ -166,6 +167,7 @@ impl Engine {
             pool: pool.id,
             name: pool.policy.name.clone(),
             capacity: everybody.capacity,
+            unlimited: pool.is_unlimited(),
             in_flight: tally.in_flight,
             parked: tally.parked,
             oldest_parked: tally.oldest_parked,

@@ -130,6 +130,7 @@ pub(super) fn traffic_table(pools: &[Pool], style: Style) -> String {
 fn state(member: &Member) -> String {
     match (member.state, member.cooling_seconds) {
         (MemberState::Up, _) => "up".to_owned(),
+        (MemberState::Off, _) => "off".to_owned(),
         (MemberState::Draining, _) => "draining".to_owned(),
         (MemberState::Cooling, None) => "cooling".to_owned(),
         (MemberState::Cooling, Some(seconds)) => format!("cooling, {} more", duration(seconds)),

@@ -232,13 +232,24 @@ mod tests {
         assert!(error.contains("a reserve of 3 does not fit into 2 slots"), "{error}");
         let error = load("[overload]\naccept_fill_lo = 900\naccept_fill_hi = 800\n").unwrap_err();
         assert!(error.contains("900") && error.contains("800"), "{error}");
-        let error = load("[pools.a]\nexhausted_status = 500\n").unwrap_err();
+        let error = load(&format!("[pools.a]\nexhausted_status = 500\n{MEMBER}")).unwrap_err();
         assert!(error.contains(":2: ") && error.contains("429 or 529"), "{error}");
     }
 
     #[test]
+    fn a_pool_has_members_or_is_unlimited() {
+        assert!(load("[pools.a]\nunlimited = true\n").unwrap().config.policy.pools[0].unlimited);
+        let error = load(&format!("[pools.a]\nunlimited = true\n{MEMBER}")).unwrap_err();
+        assert!(error.contains(":2: ") && error.contains("is unlimited and has member \"x\""), "{error}");
+        let error = load("[pools.a]\nfair_share = 80\n").unwrap_err();
+        assert!(error.contains("has no members") && error.contains("unlimited = true"), "{error}");
+        let off = load("[pools.a]\n[pools.a.members.x]\nslots = 0\n").unwrap();
+        assert!(!off.config.policy.pools[0].unlimited && off.warnings[0].contains("nothing is granted"));
+    }
+
+    #[test]
     fn headroom_belongs_to_max_min_and_four_percent_is_the_default() {
-        let rule = |text: &str| load(text).unwrap().config.policy.pools[0].fair_share;
+        let rule = |text: &str| load(&format!("{text}{MEMBER}")).unwrap().config.policy.pools[0].fair_share;
         let max_min = |headroom| FairShare::MaxMin { headroom };
         assert_eq!(rule("[pools.a]\nfair_share = \"max-min\"\n"), max_min(Headroom::PerMille(40)));
         assert_eq!(rule("[pools.a]\nfair_share = \"max-min\"\nheadroom = 0\n"), max_min(Headroom::Slots(0)));

@@ -160,6 +160,12 @@ const SETTINGS: &[Setting] = &[
         "/sys/fs/bpf/governor",
         "Folder of the pins, for one governord; its parent is on a bpffs that is already mounted.",
     ),
+    fixed(
+        "pools.*.unlimited",
+        Kind::Bool,
+        "false",
+        "The pool has no gate: every request passes at once and is counted. Such a pool has no members.",
+    ),
     live(
         "pools.*.fair_share",
         Kind::FairShare,

@@ -44,6 +44,10 @@ fn rule(decision: &Decision) -> String {
             n.share,
             counted(n.active_keys, "active key", "active keys"),
         ),
+        "pool_exhausted" if n.capacity == 0 => format!(
+            "because every member of pool {pool} it may use is off, draining or cooling down; {} parked.",
+            n.parked
+        ),
         "pool_exhausted" => {
             format!("because no member of pool {pool} it may use had a free slot: {use_now}, {} parked.", n.parked)
         }

@@ -147,11 +147,12 @@ fn one_pool(view: &View, index: usize, pool: &PoolView) -> api::Pool {
                 state: match member.state {
                     MemberState::Up => api::MemberState::Up,
                     MemberState::Cooling { .. } => api::MemberState::Cooling,
+                    MemberState::Off => api::MemberState::Off,
                     MemberState::Draining => api::MemberState::Draining,
                 },
                 cooling_seconds: match member.state {
                     MemberState::Cooling { until } => Some(until.since(view.now).as_secs_f64()),
-                    MemberState::Up | MemberState::Draining => None,
+                    MemberState::Up | MemberState::Off | MemberState::Draining => None,
                 },
             })
             .collect(),

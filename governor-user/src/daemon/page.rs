@@ -71,6 +71,7 @@ impl Driver {
                 in_flight: figures.in_flight,
                 parked: figures.parked,
                 congested: figures.congested,
+                unlimited: figures.unlimited,
             })
         };
         Signals {

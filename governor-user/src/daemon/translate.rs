@@ -125,6 +125,9 @@ pub fn shed(entry: &Entry) -> Reply {
             counted(numbers.capacity, "slot", "slots"),
             counted(numbers.active_keys, "active key", "active keys"),
         ),
+        Reason::PoolExhausted if numbers.capacity == 0 => {
+            format!("no member of pool {pool} takes requests now")
+        }
         Reason::PoolExhausted => {
             format!("all slots of pool {pool} are in use: {} of {}", numbers.in_flight, numbers.capacity)
         }

@@ -135,9 +135,11 @@ impl Scales<'_> {
                 format!("{counted} of at most {cap} requests")
             });
         }
-        let pools = loads.pools.iter().filter(|pool| pool.load.capacity > 0).map(|pool| {
+        // While no member takes requests the capacity is 0: then whatever waits is more than there is.
+        let bounded = |load: &PoolFigures| !load.unlimited && (load.capacity > 0 || load.parked > 0);
+        let pools = loads.pools.iter().filter(|pool| bounded(&pool.load)).map(|pool| {
             let demand = u64::from(pool.load.in_flight) + u64::from(pool.load.parked);
-            (demand * 1000 / u64::from(pool.load.capacity), pool)
+            (demand * 1000 / u64::from(pool.load.capacity.max(1)), pool)
         });
         if let Some((demand, pool)) = pools.max_by_key(|(demand, _)| *demand) {
             self.add(pressure, cause::POOL_USE, ramp(demand, ranges.pool_use), || {

@@ -83,12 +83,19 @@ fn any_fair_share(random: &mut Random) -> FairShare {
 
 fn any_pool(random: &mut Random, name: &str) -> PoolPolicy {
     let unlimited = random.chance(3);
-    let names: &[&str] = if random.chance(85) { &["a", "b", "c"] } else { &["c", "a"] };
+    // Now and then all of them are off.
+    let most = if random.chance(3) { 0 } else { 5 };
+    let names: &[&str] = match random.below(100) {
+        _ if unlimited => &[],
+        0..84 => &["a", "b", "c"],
+        84..99 => &["c", "a"],
+        _ => &[],
+    };
     let mut members = vec![];
     for name in names {
         members.push(MemberPolicy {
             name: (*name).to_owned(),
-            slots: if unlimited { 0 } else { random.within(0, 5) },
+            slots: random.within(0, most),
             reserve: random.within(0, 2),
             draining: random.chance(8),
         });
@@ -99,6 +106,7 @@ fn any_pool(random: &mut Random, name: &str) -> PoolPolicy {
     PoolPolicy {
         name: name.to_owned(),
         members,
+        unlimited,
         fair_share: any_fair_share(random),
         mode: any_mode(random),
         min_guarantee: random.within(0, 2),

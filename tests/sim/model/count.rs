@@ -14,9 +14,9 @@ impl Model {
         self.pool(pool)?.members.get(index(id.0)).filter(|m| m.present)
     }
 
-    /// No member has a slot: there is no gate.
+    /// There is no gate. (A member without slots is off, and a pool with no other grants nothing.)
     pub(super) fn is_unlimited(&self, pool: PoolId) -> bool {
-        self.pools[index(pool.0)].members.iter().filter(|m| m.present).all(|m| m.policy.slots == 0)
+        self.pools[index(pool.0)].policy.unlimited
     }
 
     pub(super) fn usable(member: &Member) -> bool {

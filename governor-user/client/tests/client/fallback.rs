@@ -66,6 +66,24 @@ async fn an_open_fallback_keeps_to_its_share_and_gives_every_key_one() {
 }
 
 #[tokio::test]
+async fn a_member_that_is_off_gets_nothing_from_the_fallback() {
+    let mut peer = Peer::listening();
+    let governor = orphaned(&mut peer, limits(1, 4, &[("off", 0), ("on", 4)])).await;
+    let mut leases = Vec::new();
+    for _ in 0..4 {
+        leases.push(governor.acquire(ask(&governor, "k")).await.unwrap());
+    }
+    assert!(leases.iter().all(|lease| lease.member().as_deref() == Some("on")));
+    let only = AcquireRequest::new("chat").key(governor.key(b"other")).candidates(["off"]);
+    let refused = governor.acquire(only).await.unwrap_err();
+    assert_eq!((refused.status(), refused.reason()), (429, "fallback_share"), "{refused}");
+
+    let mut peer = Peer::listening();
+    let governor = orphaned(&mut peer, limits(1, 0, &[("off", 0)])).await;
+    assert_eq!(governor.acquire(ask(&governor, "k")).await.unwrap_err().status(), 429);
+}
+
+#[tokio::test]
 async fn leases_of_the_fallback_are_registered_when_the_daemon_is_back() {
     let mut peer = Peer::listening();
     let governor = orphaned(&mut peer, limits(1, 5, &[("m1", 5)])).await;

@@ -59,6 +59,14 @@ pub enum PolicyError {
         /// The most there can be.
         limit: u32,
     },
+    /// A pool without a gate that has members, whose slots would bound nothing.
+    #[error("pool {pool:?} is unlimited and has member {member:?}: a pool has members or no gate")]
+    UnlimitedWithMembers {
+        /// The pool.
+        pool: String,
+        /// Its first member.
+        member: String,
+    },
     /// Two kinds of traffic of one name in a pool, or one without a name.
     #[error("pool {pool:?} names traffic {traffic:?} twice or not at all")]
     Traffic {
@@ -174,6 +182,9 @@ impl PoolPolicy {
         let pool = || self.name.clone();
         if self.name.is_empty() || self.members.iter().any(|member| member.name.is_empty()) {
             return Err(PolicyError::EmptyName { pool: pool() });
+        }
+        if let Some(member) = self.members.first().filter(|_| self.unlimited) {
+            return Err(PolicyError::UnlimitedWithMembers { pool: pool(), member: member.name.clone() });
         }
         let mut names = BTreeSet::new();
         if let Some(twice) = self.members.iter().find(|member| !names.insert(member.name.as_str())) {

@@ -8,8 +8,10 @@ use crate::time::Duration;
 pub struct PoolPolicy {
     /// Name, unique.
     pub name: String,
-    /// The members, names unique within the pool.
+    /// The members, names unique within the pool. While none of them takes requests, nothing is granted.
     pub members: Vec<MemberPolicy>,
+    /// The pool has no gate: every request passes at once, counted and on no member. Such a pool has no members (A2).
+    pub unlimited: bool,
     /// The fair-share rule.
     pub fair_share: FairShare,
     /// Whether the fair-share rule acts or only records (A6).
@@ -39,6 +41,7 @@ impl Default for PoolPolicy {
         Self {
             name: String::new(),
             members: Vec::new(),
+            unlimited: false,
             fair_share: FairShare::Off,
             mode: Mode::Observe,
             min_guarantee: 2,
@@ -68,8 +71,7 @@ pub struct TrafficPolicy {
 pub struct MemberPolicy {
     /// Name, unique within its pool.
     pub name: String,
-    /// Slots it has. A member of 0 slots takes nothing and adds nothing to capacity; a pool whose members have no slot
-    /// between them (or that has no members) has no gate: everything passes, counted and on no member (A2).
+    /// Slots it has. 0: the member is off. It takes nothing and adds nothing to capacity (A2).
     pub slots: u32,
     /// Slots kept for re-attach. Ordinary requests may use `max(1, slots − reserve)`.
     pub reserve: u32,

@@ -18,9 +18,8 @@ pub(super) fn pools(
             .filter(|path| path.len() == 4 && path[0] == "pools" && path[1] == *name && path[2] == "members")
             .map(|path| member(reader, name, &path[3]))
             .collect();
-        if members.is_empty() {
-            warnings.push(format!("pool \"{name}\" has no members: its gate is inactive, every request passes"));
-        }
+        let unlimited = matches!(reader.value(&key("unlimited")), Some(Value::Bool(true)));
+        check_gate(reader, name, &members, unlimited, warnings);
         let traffic = traffic(reader, name, names, &members, warnings);
         let exhausted_status = match reader.integer(&key("exhausted_status")) {
             529 => 529,
@@ -34,6 +33,7 @@ pub(super) fn pools(
         pools.push(PoolPolicy {
             name: name.clone(),
             members,
+            unlimited,
             fair_share: match (reader.value(&key("fair_share")), reader.value(&key("headroom"))) {
                 (Some(Value::FairShare(FairShare::MaxMin { .. })), Some(Value::Headroom(headroom))) => {
                     FairShare::MaxMin { headroom: *headroom }
@@ -53,6 +53,33 @@ pub(super) fn pools(
         });
     }
     pools
+}
+
+/// A pool has members or no gate; one whose members are all off grants nothing.
+fn check_gate(
+    reader: &mut Reader<'_>,
+    pool: &str,
+    members: &[MemberPolicy],
+    unlimited: bool,
+    warnings: &mut Vec<String>,
+) {
+    match members.first() {
+        Some(MemberPolicy { name, .. }) if unlimited => reader.problem(
+            &format!("pools.{pool}.unlimited"),
+            format!("pool \"{pool}\" is unlimited and has member \"{name}\": remove its members, or unlimited"),
+        ),
+        None if !unlimited => reader.problem(
+            &format!("pools.{pool}"),
+            format!(
+                "pool \"{pool}\" has no members: add [pools.{pool}.members.NAME] with its slots, or unlimited = true for \
+                 a pool without a gate"
+            ),
+        ),
+        Some(_) if members.iter().all(|member| member.slots == 0) => {
+            warnings.push(format!("every member of pool \"{pool}\" has slots = 0 and is off: nothing is granted"));
+        }
+        Some(_) | None => {}
+    }
 }
 
 fn traffic(

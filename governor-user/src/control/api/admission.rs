@@ -10,6 +10,9 @@ pub struct Pool {
     pub name: String,
     /// Ordinary slots of the members that count now.
     pub capacity: u32,
+    /// The pool has no gate; its capacity of 0 bounds nothing.
+    #[serde(default)]
+    pub unlimited: bool,
     /// Leases in flight, on all members, cooling ones too.
     pub in_flight: u32,
     /// Parked requests.
@@ -106,6 +109,8 @@ pub enum MemberState {
     Up,
     /// Not until its cool-down ends.
     Cooling,
+    /// Not until it has slots.
+    Off,
     /// Not until the operator says so.
     Draining,
 }
