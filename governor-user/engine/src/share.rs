@@ -69,6 +69,7 @@ impl Facts<'_> {
             FairShare::MaxMin { .. } => {
                 let filling = self.filling();
                 !self.congested()
+                    || requester.in_flight < self.newcomer()
                     || requester.in_flight < filling.floor(requester.terms)
                     || filling.filled(requester, requester.in_flight + 1) <= u64::from(filling.shared)
             }
@@ -100,7 +101,7 @@ impl Facts<'_> {
                 let floor = filling.floor(requester.terms);
                 let filled = filling.filled(requester, requester.in_flight.saturating_add(1));
                 Standing {
-                    share: filling.level(requester).max(floor),
+                    share: filling.level(requester).max(floor).max(self.newcomer()),
                     headroom: headroom.slots(self.capacity),
                     floor,
                     filled: u32::try_from(filled).unwrap_or(u32::MAX),
@@ -131,6 +132,13 @@ impl Facts<'_> {
     fn split(&self) -> u32 {
         let split = self.capacity.checked_div(self.active_keys).unwrap_or(self.capacity);
         split.max(self.min_guarantee)
+    }
+
+    /// `max-min`: whoever holds less than this is a newcomer, which its share never refuses (A21): the headroom is for
+    /// it, and beyond that the slots decide. The unit of a share is the newcomer: an org has no more room for newcomers
+    /// by many keys.
+    fn newcomer(&self) -> u32 {
+        self.min_guarantee.max(1)
     }
 
     fn filling(&self) -> Filling<'_> {
@@ -268,6 +276,30 @@ mod tests {
         let rivals = [(PLAIN, 66), (PLAIN, 60)];
         assert!(max_min(&rivals, 96, requester(PLAIN, 30, 60)).admitted);
         assert!(!max_min(&rivals, 96, requester(PLAIN, 66, 66)).admitted);
+    }
+
+    #[test]
+    fn a_newcomer_is_admitted_whatever_the_others_hold() {
+        // Fourteen slots, one of headroom, thirteen keys with one each.
+        let demand = demand(&[(PLAIN, 1); 13]);
+        let standing = |min_guarantee, held: u32| {
+            let facts = Facts {
+                rule: FairShare::MaxMin { headroom: crate::policy::Headroom::Slots(1) },
+                min_guarantee,
+                capacity: 14,
+                total: 13,
+                keyless: 0,
+                active_keys: 14,
+                demand: &demand,
+                requester: requester(PLAIN, held, held),
+            };
+            facts.standing()
+        };
+        for (min_guarantee, held, admitted) in [(3, 0, true), (0, 0, true), (0, 1, false), (3, 2, true), (3, 3, false)] {
+            let standing = standing(min_guarantee, held);
+            assert_eq!(standing.admitted, admitted, "holds {held} of a guarantee of {min_guarantee}");
+            assert!(held < standing.share || !admitted, "the share that is shown agrees: {standing:?}");
+        }
     }
 
     #[test]

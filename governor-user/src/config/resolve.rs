@@ -209,6 +209,8 @@ mod tests {
     use governor_engine::policy::{FairShare, Headroom};
     use std::io::Write;
 
+    const MEMBER: &str = "[pools.a.members.x]\n";
+
     pub(super) fn load(text: &str) -> Result<crate::config::Loaded, String> {
         let mut file = tempfile::Builder::new().prefix("governor").suffix(".toml").tempfile().unwrap();
         file.write_all(text.as_bytes()).unwrap();

@@ -97,11 +97,14 @@ impl Model {
                 let filled = (0..=c - h).take_while(|level| pressed.to(*level) <= c - h).last().unwrap_or(0);
                 standing.headroom = h;
                 standing.floor = pressed.own_floor;
-                standing.share = filled.max(pressed.own_floor);
+                // Below the guarantee, at least one, it is a newcomer, which no share refuses.
+                let newcomer = policy.min_guarantee.max(1);
+                standing.share = filled.max(pressed.own_floor).max(newcomer);
                 standing.filled = pressed.to(standing.unit_in_flight + 1);
                 standing.admitted = unit.is_none()
                     || c == 0
                     || t < c - h
+                    || standing.unit_in_flight < newcomer
                     || standing.unit_in_flight < pressed.own_floor
                     || standing.filled <= c - h;
             }

@@ -69,6 +69,27 @@ fn nobody_is_refused_below_its_floor_by_the_share_test() {
 }
 
 #[test]
+fn a_newcomer_is_never_refused_by_its_share() {
+    after_every_step(|watch, _, outputs| {
+        for output in outputs {
+            let (Output::Shed { decision, .. } | Output::WouldHave { decision }) = output else { continue };
+            let name = watch.pool(decision.pool).map(|pool| pool.name);
+            let policy = watch.policy.pools.iter().find(|pool| Some(&pool.name) == name.as_ref());
+            let Some(policy) = policy.filter(|pool| pool.fair_share != FairShare::Off) else { continue };
+            let least = match policy.fair_share {
+                FairShare::MaxMin { .. } => policy.min_guarantee.max(1),
+                FairShare::Off | FairShare::EqualSplit { .. } => policy.min_guarantee,
+            };
+            let n = decision.numbers;
+            if decision.reason == Reason::FairShare && n.unit_in_flight < least {
+                return Err(format!("{n:?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn a_free_slot_and_an_eligible_parked_request_imply_a_grant_in_the_same_step() {
     after_every_step(|watch, _, _| {
         for acquire in watch.waiting.values().filter(|acquire| is_plain(acquire)) {

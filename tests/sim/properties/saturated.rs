@@ -52,6 +52,8 @@ impl Crowd {
                 members,
                 fair_share: FairShare::MaxMin { headroom: of },
                 mode: Mode::Enforce,
+                // A newcomer is whoever holds nothing.
+                min_guarantee: 0,
                 max_wait: Duration::from_secs(1_000_000),
                 ..PoolPolicy::default()
             }],
@@ -143,7 +145,28 @@ fn a_lone_key_reaches_capacity_less_headroom_and_no_more() {
         let mut crowd = Crowd::new(seed, |_| {});
         crowd.askers = vec![(1, None)];
         crowd.churn();
-        assert_eq!(crowd.held.len(), crowd.shared(), "seed {seed}: {:?}", crowd.policy);
+        // The first request is a newcomer's, also where all slots are headroom.
+        assert_eq!(crowd.held.len(), crowd.shared().max(1), "seed {seed}: {:?}", crowd.policy);
+    }
+}
+
+#[test]
+fn a_key_gets_its_guarantee_of_newcomers_while_there_are_slots() {
+    for seed in 1..=POOLS {
+        let guarantee = u32::try_from(seed % 5).expect("small");
+        let mut crowd = Crowd::new(seed, |policy| policy.pools[0].min_guarantee = guarantee);
+        let keys = u128::from(crowd.random.within(2, 8));
+        crowd.askers = (1..=keys).map(|key| (key, None)).collect();
+        crowd.churn();
+        let keys = usize::try_from(keys).expect("few");
+        let part = crowd.shared() / keys;
+        let newcomer = (guarantee.max(1) as usize).min(crowd.capacity as usize / keys);
+        for (key, _) in crowd.askers.clone() {
+            let held = crowd.holds(|asker| asker.0 == key);
+            let least = part.min(newcomer).max(if part == 0 { newcomer } else { 0 });
+            assert!(held >= least, "seed {seed}: key {key} of {keys} holds {held} of {least}: {:?}", crowd.policy);
+        }
+        assert!(crowd.held.len() >= crowd.shared().min(crowd.capacity as usize), "seed {seed}: nothing is left idle");
     }
 }
 
@@ -163,7 +186,10 @@ fn equal_keys_with_endless_demand_hold_equal_parts_or_one_more() {
                 crowd.policy
             );
         }
-        assert_eq!(crowd.held.len(), crowd.shared(), "seed {seed}: nothing is left idle");
+        // Newcomers may have the headroom too.
+        let keys = usize::try_from(keys).expect("few");
+        let most = crowd.shared().max(keys.min(crowd.capacity as usize));
+        assert!((crowd.shared()..=most).contains(&crowd.held.len()), "seed {seed}: {} are held", crowd.held.len());
     }
 }
 

@@ -112,7 +112,7 @@ pub struct Numbers {
     pub weight: u32,
     /// Floor of whom the share is for, scaled if the pool is oversubscribed; 0 but under `max-min`.
     pub floor: u32,
-    /// Slots kept for newcomers, H; 0 but under `max-min`.
+    /// Slots kept for newcomers (units below `min_guarantee`, at least 1), H; 0 but under `max-min`.
     pub headroom: u32,
     /// What would be held if the requester had one more and all others filled up to its level, F of A20: refused when
     /// more than C − H. 0 but under `max-min`.

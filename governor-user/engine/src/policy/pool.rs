@@ -16,7 +16,8 @@ pub struct PoolPolicy {
     pub fair_share: FairShare,
     /// Whether the fair-share rule acts or only records (A6).
     pub mode: Mode,
-    /// A key below this many is never refused by fair share (A4).
+    /// A key below this many is never refused by fair share (A4). Under `max-min` it is a newcomer, for which the
+    /// headroom is kept: at least one (A21); where orgs share, the org below this many is.
     pub min_guarantee: u32,
     /// Longest park (A7).
     pub max_wait: Duration,
