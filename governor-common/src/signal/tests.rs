@@ -226,7 +226,8 @@ mod mapped {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for n in 0..20_000 {
-                    let pool = PoolSignal { hash: n.into(), capacity: n, in_flight: n, parked: n, ..PoolSignal::default() };
+                    let pool =
+                        PoolSignal { hash: n.into(), capacity: n, in_flight: n, parked: n, ..PoolSignal::default() };
                     let overload = Overload { causes: n, retry_after_ms: n, ..Overload::default() };
                     let pools = vec![pool; PAGE_POOLS];
                     writer.write(&Signals { overload, node_counted: n, node_cap: n, pools, ..Signals::default() });

@@ -204,7 +204,8 @@ impl Engine {
         }
         let of_key = ask.holder.key.and_then(|key| pool.parked_by_key.get(&key)).copied().unwrap_or(0);
         let waiting = u32::try_from(self.parked.len()).unwrap_or(u32::MAX);
-        let (of_key_limit, of_pool, of_node) = (pool.policy.max_parked_per_key, pool.park_limit(), self.node.max_parked);
+        let (of_key_limit, of_pool, of_node) =
+            (pool.policy.max_parked_per_key, pool.park_limit(), self.node.max_parked);
         let (full, limit) = if ask.holder.key.is_some() && of_key >= of_key_limit {
             (Refusal::new(Reason::KeyQueueFull, Origin::Key, 429), (of_key_limit, of_key))
         } else if pool.parked >= of_pool {

@@ -295,7 +295,8 @@ mod tests {
             };
             facts.standing()
         };
-        for (min_guarantee, held, admitted) in [(3, 0, true), (0, 0, true), (0, 1, false), (3, 2, true), (3, 3, false)] {
+        for (min_guarantee, held, admitted) in [(3, 0, true), (0, 0, true), (0, 1, false), (3, 2, true), (3, 3, false)]
+        {
             let standing = standing(min_guarantee, held);
             assert_eq!(standing.admitted, admitted, "holds {held} of a guarantee of {min_guarantee}");
             assert!(held < standing.share || !admitted, "the share that is shown agrees: {standing:?}");

@@ -54,7 +54,7 @@ pub(super) fn table(pools: &[Pool], style: Style) -> String {
             or_dash(pool.oldest_parked_seconds.map(duration)),
             pool.parked.to_string(),
             pool.in_flight.to_string(),
-            pool.capacity.to_string(),
+            if pool.unlimited { "unlimited".to_owned() } else { pool.capacity.to_string() },
             fair_share(pool.fair_share, pool.mode),
             match (pool.congested, pool.oversubscribed) {
                 (false, false) => "no",
@@ -146,6 +146,7 @@ mod tests {
         Pool {
             name: name.into(),
             capacity: 14,
+            unlimited: false,
             in_flight: 3,
             parked: u32::from(oldest_parked_seconds.is_some()),
             oldest_parked_seconds,

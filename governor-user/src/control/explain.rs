@@ -159,7 +159,11 @@ mod tests {
             ("pool_exhausted", "pool", "95 of 98 slots in use, 12 parked"),
             ("all_cooling", "upstream", "is cooling down"),
             ("node_cap", "node", "1000 counted requests of at most 1000"),
-            ("key_queue_full", "key", "50 requests of its key were parked in pool chat, of at most 50 (pools.chat.park"),
+            (
+                "key_queue_full",
+                "key",
+                "50 requests of its key were parked in pool chat, of at most 50 (pools.chat.park",
+            ),
             ("queue_full", "pool", "50 requests were parked in pool chat, of at most 50 (pools.chat.park.max_waiting)"),
             ("queue_full", "node", "50 requests were parked on the node, of at most 50 (node.max_parked)"),
             ("overload", "node", "level was high and the request normal"),

@@ -119,6 +119,7 @@ fn one_pool(view: &View, index: usize, pool: &PoolView) -> api::Pool {
     api::Pool {
         name: pool.name.clone(),
         capacity: pool.capacity,
+        unlimited: pool.unlimited,
         in_flight: pool.in_flight,
         parked: pool.parked,
         oldest_parked_seconds: pool.oldest_parked.map(|at| view.now.since(at).as_secs_f64()),

@@ -136,7 +136,10 @@ pub fn shed(entry: &Entry) -> Reply {
             format!("this node handles {} of at most {}", numbers.node_counted, requests(numbers.node_cap))
         }
         Reason::KeyQueueFull => {
-            format!("{} of your key are waiting for pool {pool} already, the most there may be", requests(numbers.limited))
+            format!(
+                "{} of your key are waiting for pool {pool} already, the most there may be",
+                requests(numbers.limited)
+            )
         }
         Reason::QueueFull if decision.origin == Origin::Node => {
             format!("{} are waiting on this node, at most {} may", requests(numbers.limited), numbers.limit)

@@ -7,6 +7,7 @@ use super::vitals::Vitals;
 use crate::config::{CgroupCeiling, OverloadConfig};
 use crate::kernel::view::Observation;
 use governor_common::wire::reply::cause;
+use governor_engine::snapshot::PoolFigures;
 
 /// Everything the pressure is made of at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -29,10 +29,11 @@ impl Model {
 
     fn numbers(&self, w: &Parked, reason: Reason, by: Origin) -> Numbers {
         let standing = self.standing(w);
-        let (limit, limited) = match reason {
-            Reason::KeyQueueFull | Reason::QueueFull => self.waiting(w, reason, by),
-            Reason::SubCapacity => self.sub_capacity(w).map_or((0, 0), |(running, slots)| (slots, running)),
-            _ => (0, 0),
+        let (limit, limited) = if matches!(reason, Reason::KeyQueueFull | Reason::QueueFull) {
+            self.waiting(w, reason, by)
+        } else {
+            let (running, slots) = self.sub_capacity(w).filter(|_| reason == Reason::SubCapacity).unwrap_or((0, 0));
+            (slots, running)
         };
         Numbers {
             key_in_flight: standing.key_in_flight,

@@ -44,7 +44,7 @@ impl Model {
             (_, Origin::Node) => (self.node.max_parked, self.parked.len()),
             _ => {
                 let room: u32 = pool.members.iter().filter(|m| Self::usable(m)).map(Self::ordinary_slots).sum();
-                let room = pool.policy.max_waiting.unwrap_or(room.max(pool.policy.max_parked_per_key));
+                let room = pool.policy.max_waiting.unwrap_or_else(|| room.max(pool.policy.max_parked_per_key));
                 (room, here.count())
             }
         };

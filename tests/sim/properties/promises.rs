@@ -135,10 +135,10 @@ fn a_lease_ends_only_by_its_holder_its_time_its_session_or_an_operator() {
     after_every_step(|watch, input, outputs| {
         let leases = watch.engine.leases();
         let by_order = |id| outputs.iter().any(|output| matches!(output, Output::Revoke { lease, .. } if *lease == id));
-        let by_holder = |id| match input {
-            Some(Input::Release { lease, .. }) => *lease == id,
-            // A move that finds no other member ends its lease, at once or when its wait is over.
-            _ => outputs.iter().any(|output| matches!(output, Output::Shed { .. })),
+        let by_holder = |id| {
+            let released = matches!(input, Some(Input::Release { lease, .. }) if *lease == id);
+            // A move that finds no other member ends its lease, at once or when its wait is over or hopeless.
+            released || outputs.iter().any(|output| matches!(output, Output::Shed { .. }))
         };
         let by_session = |session| {
             watch.lost.contains(&session)

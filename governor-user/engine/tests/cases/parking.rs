@@ -57,7 +57,9 @@ fn each_bound_of_waiting_names_its_numbers() {
     let mut policy = policy(&[20]);
     (policy.pools[0].max_parked_per_key, policy.node.max_parked) = (2, 8);
     let mut world = World::new(policy.clone());
-    (0..20).for_each(|key| drop(world.held_for(key)));
+    for key in 0..20 {
+        world.held_for(key);
+    }
     let refused = |world: &mut World, key| {
         let outputs = world.ask_for(key);
         let [Output::Shed { decision, .. }] = &outputs[..] else { panic!("{outputs:?}") };
@@ -82,7 +84,9 @@ fn a_pool_lets_as_many_wait_as_it_has_ordinary_slots_unless_set() {
     for (set, most) in [(None, 18), (Some(0), 0), (Some(40), 40)] {
         policy.pools[0].max_waiting = set;
         let mut world = World::new(policy.clone());
-        (0..18).for_each(|key| drop(world.held_for(key)));
+        for key in 0..18 {
+            world.held_for(key);
+        }
         let waiting = (100..200).filter(|key| is_parked(&world.ask_for(*key))).count();
         assert_eq!(waiting, most, "{set:?}");
     }
