@@ -120,6 +120,7 @@ fn pool() -> Pool {
     Pool {
         name: text(),
         capacity: LARGE,
+        unlimited: false,
         in_flight: LARGE,
         parked: LARGE,
         oldest_parked_seconds: Some(1e9),
