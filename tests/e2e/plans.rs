@@ -55,6 +55,17 @@ async fn a_tier_is_asked_for_at_the_base_ceiling_only_and_raises_it_for_as_long_
     let explained = daemon.get(&format!("/v1/explain/{:x}", refused.decision().unwrap()));
     assert_eq!((&explained["class"], &explained["numbers"]["limit"]), (&json!("tier0"), &json!(2)), "{explained}");
 
+    // Another proxy of the node was not asked.
+    let other = client(&daemon.socket()).await;
+    other.tier_is(org, Some("tier1"), Duration::from_secs(2));
+    soon(async {
+        while crate::metrics::scrape(address)["governor_tier_answers_ignored_total"] < 1.0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    assert_eq!(asked(&governor, request()).await.unwrap_err().reason(), "class_cap");
+
     governor.tier_is(org, Some("tier1"), Duration::from_secs(2));
     held.extend(eventually(&governor, request(), true).await);
     let row = org_row(&daemon);

@@ -40,6 +40,8 @@ pub(crate) struct Model {
     /// What the last request of an org, or of a key without one, named.
     named: BTreeMap<Unit, Option<ClassId>>,
     tiers: BTreeMap<OrgId, Tier>,
+    /// Leases that were revoked or reclaimed.
+    revoked: Vec<LeaseId>,
     level: Level,
     /// `Some(end of grace)` when lost.
     sessions: BTreeMap<SessionId, Option<Instant>>,
@@ -86,6 +88,8 @@ enum Unit {
 #[derive(Clone, Copy, Default)]
 struct Tier {
     asked: Option<Instant>,
+    /// The session whose answer is pending.
+    pending: Option<SessionId>,
     /// The class, and until when it holds.
     answer: Option<(Option<ClassId>, Instant)>,
 }
@@ -111,6 +115,8 @@ struct Lease {
     member: Option<MemberId>,
     kind: Kind,
     child: bool,
+    /// Entered on the word of a proxy alone.
+    claimed: bool,
     candidates: Candidates,
     granted: Instant,
     expires: Instant,
@@ -206,6 +212,7 @@ impl Model {
             bypass: false,
             epoch,
             next_lease: 1,
+            revoked: vec![],
             next_decision: 1,
             next_record: 1,
             next_park: 0,

@@ -104,9 +104,10 @@ impl Governor {
         TierAsks { asked: self.view.tiers.upgrade().map(|sender| sender.subscribe()) }
     }
 
-    /// Tells the trust tier of an organisation, by the name of a class in the daemon's configuration such as `tier3`, to be
-    /// believed for `ttl`. It can raise the org's ceiling and never lowers it. `None`: it could not be found out, and the
-    /// base holds for so long. Lost when the daemon is away: it asks again when it needs to know.
+    /// Answers one of [`Self::tier_asks`]: the trust tier of an organisation, by the name of a class in the daemon's
+    /// configuration such as `tier3`, which holds for `ttl`, at most an hour. It can raise the org's ceiling and never lowers
+    /// it. `None`: the look-up failed, and the base holds for so long. The daemon ignores an answer that it did not ask this
+    /// session for. Lost while the daemon is away: it asks again when it needs to know.
     pub fn tier_is(&self, org: KeyHash, class: Option<&str>, ttl: Duration) {
         let ttl_ms = u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX);
         self.queue.send(Command::Tier(TierIs { org, class: class.map(str::to_owned), ttl_ms }));

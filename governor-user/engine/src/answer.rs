@@ -54,6 +54,7 @@ impl Engine {
             set: ask.set,
             kind: ask.kind,
             child: ask.door == Door::Child,
+            claimed: false,
             priority: ask.priority,
             traffic: ask.traffic,
             ends_with_client: false,

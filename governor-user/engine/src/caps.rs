@@ -9,31 +9,37 @@ use crate::id::{ClassId, OrgId, SessionId};
 use crate::io::{Origin, Output, Reason};
 use crate::park::Ask;
 use crate::party::{Holder, Name, Party};
-use crate::policy::{Mode, TIER_PATIENCE};
+use crate::policy::{Mode, TIER_PATIENCE, TIER_TTL_MAX};
 use crate::time::{Duration, Instant};
 
-/// Orgs whose tiers are remembered at most before those that hold no longer are forgotten.
-const MANY_TIERS: usize = 1024;
+/// Orgs whose tiers are remembered at most, some 5 MB. While so many are pending or hold, no other org's tier is asked for,
+/// and its base ceiling holds.
+pub(crate) const TIERS_REMEMBERED: usize = 65_536;
+
+/// Expired entries are looked for at most this often: looking visits all of them.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// What is known of orgs' tiers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tiers {
     of: BTreeMap<OrgId, Tier>,
-    /// Forgets when there are more than this.
-    bound: usize,
+    /// When expired entries were last looked for.
+    swept: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Tier {
     /// What was answered, and until when it holds.
     answer: Option<(Option<ClassId>, Instant)>,
-    /// Until when it is not asked again, having been asked.
-    asked: Option<Instant>,
+    /// The session that was asked, and until when it is not asked again.
+    asked: Option<(SessionId, Instant)>,
+    /// The question has no answer yet.
+    pending: bool,
 }
 
 impl Tier {
     fn is_over(&self, now: Instant) -> bool {
-        self.asked.is_none_or(|until| until <= now) && self.answer.is_none_or(|(_, until)| until <= now)
+        self.asked.is_none_or(|(_, until)| until <= now) && self.answer.is_none_or(|(_, until)| until <= now)
     }
 }
 
@@ -43,25 +49,32 @@ impl Tiers {
         self.of.get(&org)?.answer.filter(|(_, until)| now < *until)
     }
 
-    fn learn(&mut self, org: OrgId, class: Option<ClassId>, now: Instant, ttl: Duration) {
-        self.entry(org, now).answer = Some((class, now.after(ttl)));
+    /// Takes the answer to a pending question that this session was asked; whether it was one.
+    fn learn(&mut self, session: SessionId, org: OrgId, answer: (Option<ClassId>, Instant)) -> bool {
+        let asked = |tier: &&mut Tier| tier.pending && tier.asked.is_some_and(|(asked, _)| asked == session);
+        let Some(tier) = self.of.get_mut(&org).filter(asked) else { return false };
+        (tier.answer, tier.pending) = (Some(answer), false);
+        true
     }
 
-    /// Whether to ask now; it then counts as asked.
-    fn ask(&mut self, org: OrgId, now: Instant) -> bool {
-        let due = self.of.get(&org).is_none_or(|tier| tier.is_over(now));
-        if due {
-            self.entry(org, now).asked = Some(now.after(TIER_PATIENCE));
+    /// Whether to ask this session now; it then counts as asked.
+    fn ask(&mut self, session: SessionId, org: OrgId, now: Instant) -> bool {
+        let due = self.of.get(&org).map(|tier| tier.is_over(now));
+        if due.unwrap_or_else(|| self.has_room(now)) {
+            let tier = self.of.entry(org).or_default();
+            (tier.asked, tier.pending) = (Some((session, now.after(TIER_PATIENCE))), true);
+            return true;
         }
-        due
+        false
     }
 
-    fn entry(&mut self, org: OrgId, now: Instant) -> &mut Tier {
-        if self.of.len() > self.bound.max(MANY_TIERS) {
+    fn has_room(&mut self, now: Instant) -> bool {
+        let may_sweep = self.swept.is_none_or(|at| at.after(SWEEP_EVERY) <= now);
+        if self.of.len() >= TIERS_REMEMBERED && may_sweep {
+            self.swept = Some(now);
             self.of.retain(|_, tier| !tier.is_over(now));
-            self.bound = self.of.len() * 2;
         }
-        self.of.entry(org).or_default()
+        self.of.len() < TIERS_REMEMBERED
     }
 }
 
@@ -103,7 +116,7 @@ impl Engine {
         let Some(party) = holder.classed().map(|party| self.parties.get(party)) else { return 0 };
         let base = party.entitled.ceiling;
         let Name::Org(org) = party.name() else { return base };
-        if base > 0 && party.counted + 1 >= base && self.tiers.ask(org, self.now) {
+        if base > 0 && party.counted + 1 >= base && self.tiers.ask(session, org, self.now) {
             self.totals.tier_asks += 1;
             self.outputs.push_back(Output::TierAsk { session, org });
         }
@@ -128,9 +141,13 @@ impl Engine {
         }
     }
 
-    /// News of an org's tier.
-    pub(crate) fn learn_tier(&mut self, org: OrgId, class: Option<ClassId>, ttl: Duration) {
-        self.tiers.learn(org, class, self.now, ttl);
+    /// An answer about an org's tier. One that this session was not asked for raises nothing and is counted: any local
+    /// process could lift an org's ceiling otherwise.
+    pub(crate) fn learn_tier(&mut self, session: SessionId, org: OrgId, class: Option<ClassId>, ttl: Duration) {
+        let until = self.now.after(ttl.min(TIER_TTL_MAX));
+        if !self.tiers.learn(session, org, (class, until)) {
+            self.totals.tier_answers_ignored += 1;
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::party::Parties;
 use crate::policy::{NodePolicy, Policy, PolicyError};
 use crate::pool::Pool;
 use crate::retry::{DrainMeter, VirtualQueue};
+use crate::revoked::Revoked;
 use crate::session::Sessions;
 use crate::set::SetId;
 use crate::sets::Ledger;
@@ -103,6 +104,7 @@ pub struct Engine {
     pub(crate) order: Vec<PoolId>,
     pub(crate) parties: Parties,
     pub(crate) tiers: Tiers,
+    pub(crate) revoked: Revoked,
     pub(crate) sessions: Sessions,
     pub(crate) leases: Slots<Lease>,
     pub(crate) lease_slots: Table<LeaseId, Slot, InOrder>,
@@ -157,6 +159,7 @@ impl Engine {
             order: Vec::new(),
             parties: Parties::default(),
             tiers: Tiers::default(),
+            revoked: Revoked::default(),
             sessions: Sessions::default(),
             leases: Slots::default(),
             lease_slots: Table::default(),
@@ -208,7 +211,7 @@ impl Engine {
             Input::Resume { session, request, lease, max_wait } => self.resume(session, request, lease, max_wait),
             Input::ClientGone { session, work } => self.client_gone(session, work),
             Input::OverloadChanged { level } => self.hear_level(level),
-            Input::TierIs { org, class, ttl } => self.learn_tier(org, class, ttl),
+            Input::TierIs { session, org, class, ttl } => self.learn_tier(session, org, class, ttl),
             Input::Override { key, with } => self.override_key(key, with),
             Input::Bypass { on } => self.set_bypass(on),
             Input::PolicyChanged(policy) => self.change_policy(*policy),

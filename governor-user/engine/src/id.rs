@@ -95,6 +95,11 @@ impl Sequence {
         Self { next: ((u64::from(epoch) << SEQUENCE_BITS) | RECORDED) + 1 }
     }
 
+    /// Whether an id of this sequence's epoch has not been handed out yet.
+    pub(crate) fn is_ahead(self, id: u64) -> bool {
+        id >> SEQUENCE_BITS == self.next >> SEQUENCE_BITS && id >= self.next
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         let id = self.next;
         self.next += 1;

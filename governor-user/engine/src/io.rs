@@ -69,8 +69,10 @@ pub enum Input {
         news: MemberNews,
     },
     /// A lease held before a reconnect or a restart of the daemon. Adopted under its own id when it is live and its
-    /// session is lost, else entered anew (it may exceed capacity; then nothing is granted until it fits).
-    /// Answered by `Registered`.
+    /// session is lost, else entered anew (it may exceed capacity; then nothing is granted until it fits). Answered by
+    /// `Registered`, without a lease where the claim is not believed: an id of this run that was never granted or was
+    /// revoked, and more claims in a pool than it has slots, unless the daemon vouches for the lease by
+    /// [`Held::restored`].
     Register(Held),
     /// The connection broke, the process may live: leases stay for `session_grace`, parked requests vanish.
     SessionLost {
@@ -127,14 +129,17 @@ pub enum Input {
         /// The level from now on.
         level: Level,
     },
-    /// The answer to [`Output::TierAsk`], or news without having been asked (B4). The last one holds.
+    /// The answer to [`Output::TierAsk`] (B4). Counted and ignored unless this session was asked about this org and has not
+    /// answered yet.
     TierIs {
+        /// The session.
+        session: SessionId,
         /// The org.
         org: OrgId,
         /// A class whose ceiling may raise, and never lowers, that of the org's own class. `None`, and a class that is not
         /// there: nothing found, the base holds.
         class: Option<ClassId>,
-        /// How long this holds; until then the org's tier is not asked for again.
+        /// How long this holds, at most [`crate::policy::TIER_TTL_MAX`]; until then the org's tier is not asked for again.
         ttl: Duration,
     },
     /// An operator's setting for one key, in effect at once for what runs, waits and comes (C7). Replaces the one there

@@ -24,6 +24,8 @@ pub(crate) struct Lease {
     pub(crate) set: SetId,
     pub(crate) kind: Kind,
     pub(crate) child: bool,
+    /// Entered on the word of a proxy alone.
+    pub(crate) claimed: bool,
     pub(crate) priority: Priority,
     pub(crate) traffic: Option<TrafficId>,
     pub(crate) ends_with_client: bool,
@@ -101,6 +103,7 @@ impl Engine {
     /// Enters a lease, which takes over its request's set and holder, and counts it.
     pub(crate) fn insert_lease(&mut self, lease: Lease) -> LeaseId {
         let (id, session) = (lease.id, lease.session);
+        self.pools[lease.pool.index()].claimed += u32::from(lease.claimed);
         if lease.suspended {
             self.suspended += 1;
         } else {
@@ -126,6 +129,7 @@ impl Engine {
         }
         self.lease_slots.remove(&id);
         let lease = self.leases.remove(slot)?;
+        self.pools[lease.pool.index()].claimed -= u32::from(lease.claimed);
         let leases = &mut self.leases;
         self.lease_ends.remove(slot, lease.timer, |slot, place| leases[slot].timer = place);
         self.let_go(lease.session, slot);
@@ -196,6 +200,7 @@ impl Engine {
         self.totals.lose(lease.site, reclaimed);
         if reclaimed {
             self.totals.reclaimed += 1;
+            self.revoked.remember(id);
             self.order_revoke(lease.session, id, RevokeReason::Reclaimed);
         } else {
             self.totals.expired += 1;
@@ -207,6 +212,7 @@ impl Engine {
         match self.give_back(id) {
             Some(lease) => {
                 self.totals.revoked += 1;
+                self.revoked.remember(id);
                 self.order_revoke(lease.session, id, RevokeReason::Operator);
             }
             None => self.totals.unknown += 1,

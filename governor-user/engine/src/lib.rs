@@ -34,6 +34,7 @@ mod reach;
 mod reload;
 mod relocate;
 mod retry;
+mod revoked;
 mod scope;
 mod session;
 mod set;

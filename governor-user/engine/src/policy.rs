@@ -13,6 +13,15 @@ use crate::time::Duration;
 /// How long an unanswered question for an org's tier is not asked again.
 pub const TIER_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Longest time an answer about a tier holds.
+pub const TIER_TTL_MAX: Duration = Duration::from_secs(3600);
+
+/// Live leases of an unlimited pool that proxies may have registered without proof, where `node.cap` is 0 too.
+pub const CLAIMS_WITHOUT_LIMIT: u32 = 10_000;
+
+/// Leases whose revocation is remembered, so that they are not registered again.
+pub const REVOKED_REMEMBERED: usize = 4096;
+
 /// Everything the engine obeys. Replaced as a whole by [`crate::io::Input::PolicyChanged`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {

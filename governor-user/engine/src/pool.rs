@@ -32,6 +32,8 @@ pub(crate) struct Pool {
     pub(crate) sets: Sets,
     /// Parked requests, those that move included.
     pub(crate) parked: u32,
+    /// Live leases that were entered on the word of a proxy alone.
+    pub(crate) claimed: u32,
     pub(crate) parked_by_key: Table<PartyId, u32>,
     pub(crate) drain: DrainMeter,
     pub(crate) queue: VirtualQueue,
@@ -75,6 +77,7 @@ impl Pool {
             traffic: Traffic::default(),
             sets: Sets::new(),
             parked: 0,
+            claimed: 0,
             parked_by_key: Table::default(),
             drain: DrainMeter::default(),
             queue: VirtualQueue::default(),
@@ -128,6 +131,11 @@ impl Pool {
     /// There is no gate (A2).
     pub(crate) fn is_unlimited(&self) -> bool {
         self.policy.unlimited
+    }
+
+    /// Slots of all its members, reserves included, whatever their state.
+    pub(crate) fn all_slots(&self) -> u32 {
+        self.order.iter().map(|id| self.members[id.index()].policy.slots).fold(0, u32::saturating_add)
     }
 
     /// Requests that may be parked here (A24). Unless set: as many as the ordinary slots of its members, cooling ones

@@ -7,6 +7,7 @@ use crate::io::{Held, Kind, Output, RejectReason};
 use crate::judge::Obstacle;
 use crate::lease::{Lease, Moment};
 use crate::park::{Ask, Door, Errand};
+use crate::policy::CLAIMS_WITHOUT_LIMIT;
 use crate::sets::Ledger;
 
 impl Engine {
@@ -99,10 +100,14 @@ impl Engine {
         Some(held.lease)
     }
 
-    /// A lease of an earlier life gets a new id. It runs whether there is room or not.
+    /// A lease of an earlier run gets a new id. It runs whether there is room or not.
     fn enter(&mut self, held: &Held) -> Option<LeaseId> {
         self.pools.get(held.pool.index()).filter(|pool| pool.present)?;
         if held.kind == Kind::Exempt {
+            return None;
+        }
+        if !held.restored && !self.believes(held) {
+            self.totals.claims_refused += 1;
             return None;
         }
         let holder = self.meet(held.key, held.org, held.class);
@@ -118,6 +123,7 @@ impl Engine {
             set,
             kind: held.kind,
             child: false,
+            claimed: !held.restored,
             priority: held.priority,
             traffic: pool.traffic.known_now(held.traffic),
             ends_with_client: held.ends_with_client,
@@ -135,5 +141,19 @@ impl Engine {
             timer: 0,
         };
         Some(self.insert_lease(lease))
+    }
+    /// Whether a proxy's claim of a lease that is not live may be true. Nothing proves it, so each pool has room for as many
+    /// claims as it has slots: one peer cannot fill a pool's counts beyond what the pool could have granted.
+    fn believes(&self, held: &Held) -> bool {
+        if self.revoked.contains(held.lease) || self.lease_ids.is_ahead(held.lease.0) {
+            return false;
+        }
+        let pool = &self.pools[held.pool.index()];
+        let room = match (pool.is_unlimited(), self.node.cap) {
+            (false, _) => pool.all_slots(),
+            (true, 0) => CLAIMS_WITHOUT_LIMIT,
+            (true, cap) => cap,
+        };
+        pool.claimed < room
     }
 }

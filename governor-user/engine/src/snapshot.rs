@@ -258,6 +258,10 @@ pub struct Totals {
     pub hops: u64,
     /// Tiers asked for.
     pub tier_asks: u64,
+    /// Answers about tiers that nobody had asked this session for, or that came twice.
+    pub tier_answers_ignored: u64,
+    /// Leases that a proxy claimed to hold and that were not believed.
+    pub claims_refused: u64,
     /// Releases, renewals and the like of leases that were not there.
     pub unknown: u64,
     /// Grants made while bypass was on.

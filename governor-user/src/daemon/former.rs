@@ -46,6 +46,7 @@ impl Driver {
             for lease in &former.leases {
                 let Some(mut input) = translate::held(&self.parts.engine, session, &lease.held()) else { continue };
                 input.site = self.sites.id(lease.site.as_deref());
+                input.restored = true;
                 self.parts.engine.handle_input(Input::Register(input), now);
                 while let Some(output) = self.parts.engine.poll_output() {
                     if let Output::Registered { new: Some(new), .. } = output {

@@ -99,7 +99,7 @@ impl Driver {
                 self.resume(session, RequestId(id), LeaseId(lease), max_wait_ms, now)
             }
             Request::TierIs(told) => {
-                let input = translate::tier(&self.parts.engine, &told);
+                let input = translate::tier(&self.parts.engine, session, &told);
                 self.parts.engine.handle_input(input, now);
             }
             Request::Ping => self.send(session, id, &Reply::Pong),

@@ -54,11 +54,11 @@ pub fn acquire(
     })
 }
 
-/// The tier of an org.
+/// A session's answer about an org's tier.
 #[must_use]
-pub fn tier(engine: &Engine, told: &request::TierIs) -> Input {
+pub fn tier(engine: &Engine, session: SessionId, told: &request::TierIs) -> Input {
     let class = told.class.as_ref().and_then(|name| engine.class_id(name));
-    Input::TierIs { org: org(told.org), class, ttl: duration(told.ttl_ms) }
+    Input::TierIs { session, org: org(told.org), class, ttl: duration(told.ttl_ms) }
 }
 
 /// A report about a member; `None` if there is no such member.
@@ -94,6 +94,7 @@ pub fn held(engine: &Engine, session: SessionId, lease: &request::HeldLease) -> 
         ends_with_client: lease.ends_with_client,
         site: SiteId::default(),
         suspended: lease.suspended,
+        restored: false,
     })
 }
 

@@ -244,6 +244,10 @@ fn policy(page: &mut Page, view: &View) {
     page.counter("resumes", "Suspended leases resumed", one(totals.resumed));
     page.counter("hops", "Hops: they shared the lease of their work", one(totals.hops));
     page.counter("tier_asks", "Tiers asked for, of orgs at their base ceiling", one(totals.tier_asks));
+    let help = "Answers about tiers that were ignored: from a session that had not been asked, or a second time";
+    page.counter("tier_answers_ignored", help, one(totals.tier_answers_ignored));
+    let help = "Leases that a proxy claimed to hold and that were not counted: revoked, invented, or more than the pool has slots";
+    page.counter("claims_refused", help, one(totals.claims_refused));
     let set = u32::try_from(view.snapshot.overrides.len()).unwrap_or(u32::MAX);
     page.gauge("key_overrides", "Keys with an operator's override", vec![(Vec::new(), set.into())]);
     let shed = match view.snapshot.level {

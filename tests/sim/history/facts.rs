@@ -16,6 +16,8 @@ pub(crate) struct Facts {
     next_request: u32,
     leases: Vec<(SessionId, LeaseId)>,
     waiting: Vec<(SessionId, RequestId)>,
+    /// Questions for tiers.
+    asks: Vec<(SessionId, OrgId)>,
     /// Leases that were suspended, resumed since or not.
     idle: Vec<(SessionId, LeaseId)>,
 }
@@ -26,7 +28,16 @@ impl Facts {
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let policy = any_policy(&mut random);
-        Self { random, policy, now: Instant::ZERO, next_request: 0, leases: vec![], waiting: vec![], idle: vec![] }
+        Self {
+            random,
+            policy,
+            now: Instant::ZERO,
+            next_request: 0,
+            leases: vec![],
+            waiting: vec![],
+            idle: vec![],
+            asks: vec![],
+        }
     }
 
     /// The policy that the history starts with.
@@ -47,10 +58,8 @@ impl Facts {
                     self.waiting.retain(|it| it != &(*session, *request));
                 }
                 Output::Registered { session, new, .. } => self.leases.extend(new.map(|lease| (*session, lease))),
-                Output::Revoke { .. }
-                | Output::ClientGone { .. }
-                | Output::TierAsk { .. }
-                | Output::WouldHave { .. } => {}
+                Output::TierAsk { session, org } => self.asks.push((*session, *org)),
+                Output::Revoke { .. } | Output::ClientGone { .. } | Output::WouldHave { .. } => {}
             }
         }
     }
@@ -121,7 +130,12 @@ impl Facts {
                 Input::ClientGone { session, work }
             }
             113..115 => Input::OverloadChanged { level: self.any_level() },
-            115..117 => Input::TierIs { org: self.any_org(), class: self.any_class(), ttl: self.any_millis(9_000) },
+            115..117 => {
+                // Mostly the last question's answer, else one that nothing asked for.
+                let asked = self.asks.last().copied().filter(|_| self.random.chance(75));
+                let (session, org) = asked.unwrap_or_else(|| (session, self.any_org()));
+                Input::TierIs { session, org, class: self.any_class(), ttl: self.any_millis(9_000) }
+            }
             _ => Input::Override { key: self.any_key(), with: self.random.chance(80).then(|| self.any_override()) },
         })
     }
@@ -180,6 +194,7 @@ impl Facts {
             member: self.random.chance(70).then(|| self.any_member()),
             kind: if self.random.chance(90) { Kind::Ordinary } else { Kind::Reattach },
             age: self.any_millis(20_000),
+            restored: self.random.chance(30),
         }
     }
 

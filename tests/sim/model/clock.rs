@@ -43,7 +43,11 @@ impl Model {
             match due {
                 Due::Lease(id) => {
                     let lease = self.end_lease(id).unwrap();
-                    self.say_revoke(lease.session, id, Self::lease_end(&lease).1);
+                    let reason = Self::lease_end(&lease).1;
+                    if reason == RevokeReason::Reclaimed {
+                        self.revoked.push(id);
+                    }
+                    self.say_revoke(lease.session, id, reason);
                 }
                 Due::Session(session) => self.session_gone(session),
                 Due::Override(key) => drop(self.overrides.remove(&key)),

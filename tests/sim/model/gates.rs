@@ -67,7 +67,7 @@ impl Model {
         let answered = tier.answer.is_some_and(|(_, until)| self.now < until);
         let asked = tier.asked.is_some_and(|at| self.now < at.after(TIER_PATIENCE));
         if base > 0 && counted + 1 >= base && !answered && !asked {
-            tier.asked = Some(self.now);
+            (tier.asked, tier.pending) = (Some(self.now), Some(w.session));
             self.out.push(Output::TierAsk { session: w.session, org });
         }
     }

@@ -2,6 +2,7 @@
 
 use governor_engine::id::{LeaseId, MemberId, PoolId, SessionId};
 use governor_engine::io::{Held, Input, Kind, MemberNews, Output, RevokeReason};
+use governor_engine::policy::{CLAIMS_WITHOUT_LIMIT, TIER_TTL_MAX};
 use governor_engine::time::Instant;
 
 use super::{Lease, Model, Who, index};
@@ -48,6 +49,7 @@ impl Model {
             Input::SessionGone { session } => self.session_gone(session),
             Input::Revoke { lease } => {
                 if let Some(ended) = self.end_lease(lease) {
+                    self.revoked.push(lease);
                     self.say_revoke(ended.session, lease, RevokeReason::Operator);
                 }
             }
@@ -55,8 +57,13 @@ impl Model {
             Input::Resume { session, request, lease, max_wait } => self.resume(session, request, lease, max_wait),
             Input::ClientGone { session, work } => self.client_gone(session, work),
             Input::OverloadChanged { level } => self.level = level,
-            Input::TierIs { org, class, ttl } => {
-                self.tiers.entry(org).or_default().answer = Some((class, self.now.after(ttl)));
+            Input::TierIs { session, org, class, ttl } => {
+                // Believed once, of the session that was asked.
+                let until = self.now.after(ttl.min(TIER_TTL_MAX));
+                let tier = self.tiers.entry(org).or_default();
+                if tier.pending.take_if(|asked| *asked == session).is_some() {
+                    tier.answer = Some((class, until));
+                }
             }
             Input::Override { key, with } => self.set_override(key, with),
             Input::Bypass { on } => self.bypass = on,
@@ -113,7 +120,7 @@ impl Model {
             unheard = lease.client_gone && lease.session != held.session;
             (lease.session, lease.expires) = (held.session, now.after(ttl));
             Some(lease.id)
-        } else if self.pool(held.pool).is_none() || held.kind == Kind::Exempt {
+        } else if self.pool(held.pool).is_none() || held.kind == Kind::Exempt || !self.believes(&held) {
             None
         } else {
             let id = LeaseId(self.epoch + self.next_lease);
@@ -134,6 +141,7 @@ impl Model {
                 member: held.member.filter(|m| self.member(held.pool, *m).is_some()),
                 kind: held.kind,
                 child: false,
+                claimed: !held.restored,
                 candidates: None,
                 granted,
                 expires: now.after(ttl),
@@ -151,5 +159,25 @@ impl Model {
         if let Some(lease) = new.filter(|_| unheard) {
             self.out.push(Output::ClientGone { session: held.session, lease });
         }
+    }
+    /// A proxy's word for a lease that is not live: neither revoked nor an id of this run that was never handed out, and
+    /// within the slots of the pool, all such leases together.
+    fn believes(&self, held: &Held) -> bool {
+        if held.restored {
+            return true;
+        }
+        let invented = held.lease.0 & !0xffff_ffff_ffff == self.epoch && held.lease.0 >= self.epoch + self.next_lease;
+        if invented || self.revoked.contains(&held.lease) {
+            return false;
+        }
+        let claimed = self.leases.iter().filter(|l| l.pool == held.pool && l.claimed).count();
+        let pool = &self.pools[index(held.pool.0)];
+        let present = pool.members.iter().filter(|member| member.present);
+        let room = match (pool.policy.unlimited, self.node.cap) {
+            (false, _) => present.map(|member| member.policy.slots).fold(0, u32::saturating_add),
+            (true, 0) => CLAIMS_WITHOUT_LIMIT,
+            (true, cap) => cap,
+        };
+        claimed < index(room)
     }
 }

@@ -192,7 +192,7 @@ impl State {
     }
 
     fn held(&self, key: Option<KeyId>) -> Held {
-        Held { session: SESSION, pool: POOL, key, member: Some(MEMBER), ..Held::default() }
+        Held { session: SESSION, pool: POOL, key, member: Some(MEMBER), restored: true, ..Held::default() }
     }
 
     fn hold(&mut self, count: u32, held: &Held) {

@@ -127,6 +127,8 @@ pub struct Held {
     pub site: SiteId,
     /// Holds no slot now. Says nothing about a lease that is adopted: that goes on as it is.
     pub suspended: bool,
+    /// The daemon itself had recorded it: it is no claim of a proxy, and no bound of claims applies.
+    pub restored: bool,
     /// The member it runs on; `None` if it was granted by the client's fallback without one: it then counts in the
     /// pool and key, and on no member.
     pub member: Option<MemberId>,

@@ -1,6 +1,6 @@
 //! Limits of keys, orgs and classes, and refusals by the overload level: all at once, and all or nothing.
 
-use governor_engine::id::{ClassId, KeyId, LeaseId, OrgId};
+use governor_engine::id::{ClassId, KeyId, LeaseId, OrgId, SessionId};
 use governor_engine::io::{Acquire, Input, Kind, Level, MemberNews, Origin, Output, Priority, Reason, Work};
 use governor_engine::policy::{ClassPolicy, Entitlement, FairShare, KeyPolicy, Mode, OrgPolicy, Override, Policy};
 use governor_engine::time::{Duration, Instant};
@@ -115,11 +115,17 @@ fn tiered() -> World {
     let class = |name: &str, cap| ClassPolicy { name: name.to_owned(), entitlement: capped(cap) };
     policy.classes = vec![class("base", 2), class("trusted", 4), class("free", 0)];
     policy.node.default_class = Some("base".to_owned());
+    // Longer than any tier holds.
+    policy.node.lease_ttl = Duration::from_secs(7_200);
     World::new(policy)
 }
 
 fn asks(outputs: &[Output]) -> usize {
     outputs.iter().filter(|output| matches!(output, Output::TierAsk { org: OrgId(7), .. })).count()
+}
+
+fn tier_is(session: SessionId, class: Option<ClassId>, seconds: u64) -> Input {
+    Input::TierIs { session, org: OrgId(7), class, ttl: Duration::from_secs(seconds) }
 }
 
 #[test]
@@ -131,18 +137,39 @@ fn the_tier_is_asked_for_only_at_the_base_ceiling_and_can_only_raise_it() {
     assert!(asks(&second) == 1 && matches!(second.last(), Some(Output::Grant(_))), "{second:?}");
     assert_eq!(shed(&world.ask(of(1, 7))), (Reason::ClassCap, Origin::Org, 429));
 
-    let raised = |class| Input::TierIs { org: OrgId(7), class, ttl: Duration::from_secs(60) };
-    world.put(raised(Some(ClassId(1))));
+    world.put(tier_is(SESSION, Some(ClassId(1)), 60));
     for key in [1, 2] {
         lease(&world.ask(of(key, 7)));
     }
     assert_eq!(shed(&world.ask(of(1, 7))), (Reason::ClassCap, Origin::Org, 429));
 
-    // A look-up that fails, or finds a lower one, means the base; nothing that runs is cut.
-    world.put(raised(None));
-    assert_eq!((shed(&world.ask(of(1, 7))).0, world.in_flight()), (Reason::ClassCap, 4));
-    // After its time the answer is asked for again.
+    // After its time the answer is asked for again. A failed look-up means the base; nothing that runs is cut.
     world.at(60_000);
+    assert_eq!(asks(&world.ask(of(1, 7))), 1);
+    world.put(tier_is(SESSION, None, 60));
+    assert_eq!((shed(&world.ask(of(1, 7))).0, world.in_flight()), (Reason::ClassCap, 4));
+}
+
+#[test]
+fn a_tier_is_believed_once_of_the_asked_session() {
+    let mut world = tiered();
+    let raise = |session| tier_is(session, Some(ClassId(1)), 4_000_000);
+    // No question is pending.
+    world.put(raise(SESSION));
+    lease(&world.ask(of(1, 7)));
+    assert_eq!(asks(&world.ask(of(2, 7))), 1);
+    world.put(raise(SessionId(2)));
+    assert_eq!(shed(&world.ask(of(1, 7))).0, Reason::ClassCap);
+    world.put(raise(SESSION));
+    lease(&world.ask(of(1, 7)));
+    // A second answer to the one question does not count.
+    world.put(tier_is(SESSION, None, 60));
+    lease(&world.ask(of(2, 7)));
+    assert_eq!(world.engine.snapshot().totals.tier_answers_ignored, 3);
+    // It holds for an hour at most, whatever time it names.
+    world.at(3_599_999);
+    assert_eq!(asks(&world.ask(of(1, 7))), 0);
+    world.at(3_600_000);
     assert_eq!(asks(&world.ask(of(1, 7))), 1);
 }
 

@@ -1,6 +1,7 @@
 //! Cases from the field, through the engine's surface only. A test that replays a whole case names its situation first.
 
 mod caps;
+mod claims;
 mod idle;
 mod leases;
 mod limits;
