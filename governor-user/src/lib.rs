@@ -11,5 +11,6 @@ pub mod metrics;
 pub mod overload;
 pub mod own_namespaces;
 pub mod proxy;
+pub mod state;
 pub mod tuner;
 mod wording;

@@ -30,6 +30,7 @@ use governor_user::daemon::messages::Message;
 use governor_user::metrics::Recorder;
 use governor_user::proxy::outbox;
 use governor_user::proxy::peer::Peer;
+use governor_user::state::StateDir;
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -49,11 +50,12 @@ const BATCHES: usize = 500;
 
 fn driver(folder: &Path) -> Driver {
     let config = Base::of_text("", CONFIG, std::iter::empty()).unwrap().resolve(&[]).unwrap().config;
+    let state = StateDir::open(folder).unwrap();
     let parts = Parts {
         engine: Engine::new(config.policy.clone(), 1).unwrap(),
         epoch: 1,
-        bypass: Bypass::load(folder).unwrap(),
-        key_overrides: KeyOverrides::load(folder).unwrap(),
+        bypass: Bypass::load(&state),
+        key_overrides: KeyOverrides::load(&state),
         archive: Archive::open(folder),
         audit: Audit::open(folder),
         demand: Demand::open(folder, 1 << 26),
@@ -64,7 +66,7 @@ fn driver(folder: &Path) -> Driver {
         page: None,
         closings: None,
         former: Vec::new(),
-        checkpoint: Checkpoint::open(folder),
+        checkpoint: Checkpoint::open(&state),
     };
     Driver::new(parts, mpsc::channel(1).0.downgrade(), NOW)
 }

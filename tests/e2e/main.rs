@@ -26,5 +26,6 @@ mod sessions;
 mod settings;
 mod site;
 mod start;
+mod state;
 mod versions;
 mod world;

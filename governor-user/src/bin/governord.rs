@@ -57,16 +57,18 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     if cli.print_manual {
         return Ok(governor_user::cli::daemon_page(Cli::command(), &mut std::io::stdout())?);
     }
-    let settings = Settings::load(cli.config.clone().or_else(config::default_file))?;
+    let file = cli.config.clone().or_else(config::default_file);
     if cli.check {
-        for warning in &settings.loaded().warnings {
+        for warning in &Settings::check(file)?.warnings {
             say(&mut std::io::stderr(), &format!("warning: {warning}\n"));
         }
         say(&mut std::io::stdout(), "the configuration is valid\n");
         return Ok(());
     }
+    // Before the state folder is opened: what is moved aside there is logged.
     start_log(cli)?;
     daemon::log_panics();
+    let settings = Settings::load(file)?;
     // One thread: the driver, its sessions and its surfaces share one core and never wait for each other's locks. The
     // kernel plane has a thread of its own.
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(daemon::run(settings))

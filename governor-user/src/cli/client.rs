@@ -1,6 +1,7 @@
 //! The smallest HTTP client that can talk to the control socket: one connection a request, bounded in time and size.
 
 use super::answer::Error;
+use super::render::printable;
 use crate::control::api::Failure;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -10,6 +11,7 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -85,6 +87,7 @@ impl Client {
         };
         let (status, body) = self.runtime.block_on(whole)?;
         if status.is_success() {
+            warn(&body);
             return serde_json::from_slice(&body).map_err(|error| self.foreign(error));
         }
         match serde_json::from_slice::<Failure>(&body) {
@@ -124,6 +127,18 @@ impl Client {
 
     fn foreign(&self, what: impl std::fmt::Display) -> Error {
         Error::Foreign { socket: self.socket.clone(), what: what.to_string() }
+    }
+}
+
+/// Writes the warning of an answer to standard error, where the answer has one.
+fn warn(body: &[u8]) {
+    #[derive(serde::Deserialize)]
+    struct Warned {
+        warning: Option<String>,
+    }
+    if let Ok(Warned { warning: Some(warning) }) = serde_json::from_slice(body) {
+        // A reader that has gone is no error.
+        drop(writeln!(std::io::stderr(), "warning: {}", printable(&warning)));
     }
 }
 

@@ -76,7 +76,7 @@ pub(super) fn table(all: &[KeyOverride], style: Style) -> String {
         table.row([
             over.key.clone(),
             or_dash(over.label.as_deref().map(printable)),
-            setting(over.setting),
+            over.invalid.as_ref().map_or_else(|| setting(over.setting), |why| style.red(&format!("invalid: {why}"))),
             or_dash(over.remaining_seconds.map(whole)),
             over.set_by.clone(),
             over.set_at.clone(),
@@ -99,6 +99,7 @@ mod tests {
             reason: Some("runaway job".into()),
             set_by: "uid 0".into(),
             set_at: "2026-03-01T12:00:00Z".into(),
+            invalid: None,
         }
     }
 

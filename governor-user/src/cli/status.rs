@@ -54,6 +54,13 @@ pub(super) fn text(status: &Status, style: Style) -> String {
     for lost in &status.lost {
         facts.add("leaks", style.yellow(&leaks(lost)));
     }
+    for one in &status.state.unstored {
+        let line = format!("{} is in force and not stored: {}; a restart undoes it", one.file, one.error);
+        facts.add("state", style.red(&line));
+    }
+    for one in &status.state.damaged {
+        facts.add("state", style.yellow(&format!("{} was damaged and is not used: {}", one.file, one.why)));
+    }
     for line in &status.warnings {
         facts.add("warning", style.yellow(line));
     }
@@ -203,6 +210,7 @@ pub(super) mod tests {
             pools: Vec::new(),
             kernel: Health { audits: 40, ..Health::default() },
             pins: Pins::default(),
+            state: crate::control::api::StateHealth::default(),
             warnings: Vec::new(),
         }
     }

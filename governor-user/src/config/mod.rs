@@ -57,6 +57,17 @@ pub enum ConfigError {
     Invalid(Vec<Problem>),
 }
 
+impl ConfigError {
+    /// What is wrong, for a line of a log or a table.
+    #[must_use]
+    pub fn in_one_line(&self) -> String {
+        match self {
+            Self::Unreadable { .. } => self.to_string(),
+            Self::Invalid(problems) => problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+        }
+    }
+}
+
 /// A configuration with the origin of every value.
 #[derive(Clone, Debug)]
 pub struct Loaded {
@@ -117,6 +128,54 @@ impl Base {
         let settings = layers::merge(sources, &mut warnings).map_err(ConfigError::Invalid)?;
         let config = resolve::resolve(&settings, &self.file.names, &mut warnings).map_err(ConfigError::Invalid)?;
         Ok(Loaded { config, settings, warnings })
+    }
+
+    /// As [`Self::resolve`], but an override that cannot hold is left out, with a warning that says how to remove it.
+    ///
+    /// # Errors
+    /// File or environment are invalid by themselves.
+    pub fn resolve_leniently(&self, overrides: &[Override]) -> Result<Loaded, ConfigError> {
+        if let Ok(loaded) = self.resolve(overrides) {
+            return Ok(loaded);
+        }
+        let (valid, warnings) = self.valid(overrides);
+        let mut loaded = self.resolve(&valid)?;
+        loaded.warnings.extend(warnings);
+        Ok(loaded)
+    }
+
+    /// As [`Self::resolve_leniently`], but the override of `key` must hold: it is the one being set.
+    ///
+    /// # Errors
+    /// The override of `key` cannot hold, or file or environment are invalid by themselves.
+    pub fn resolve_with(&self, overrides: &[Override], key: &str) -> Result<Loaded, ConfigError> {
+        let others: Vec<Override> = overrides.iter().filter(|over| over.key != key).cloned().collect();
+        let (mut valid, warnings) = match self.resolve(&others) {
+            Ok(_) => (others, Vec::new()),
+            Err(_) => self.valid(&others),
+        };
+        valid.extend(overrides.iter().filter(|over| over.key == key).cloned());
+        let mut loaded = self.resolve(&valid)?;
+        loaded.warnings.extend(warnings);
+        Ok(loaded)
+    }
+
+    /// The overrides that can hold beside those before them, and a warning for each of the others.
+    fn valid(&self, overrides: &[Override]) -> (Vec<Override>, Vec<String>) {
+        let (mut valid, mut warnings) = (Vec::new(), Vec::new());
+        for over in overrides {
+            valid.push(over.clone());
+            if let Err(error) = self.resolve(&valid) {
+                valid.pop();
+                let Override { key, value, set_by, set_at } = over;
+                warnings.push(format!(
+                    "override {key} = {value} (by {set_by} at {set_at}) is invalid and not in force: {}; \
+                     governorctl unset {key} removes it",
+                    error.in_one_line()
+                ));
+            }
+        }
+        (valid, warnings)
     }
 
     /// The path of a dotted key as this configuration knows it.

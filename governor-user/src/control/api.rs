@@ -16,13 +16,13 @@
 //! | `GET /v1/explain/{id}` | | [`Decision`]; 404 for an unknown id |
 //! | `GET /v1/advise` | [`AdviceQuery`] | [`Advice`] |
 //! | `GET /v1/config` | | array of [`ConfigEntry`] |
-//! | `PUT /v1/settings/{key}` | [`Setting`] | [`SettingChange`] |
-//! | `DELETE /v1/settings/{key}` | | [`SettingChange`] |
+//! | `PUT /v1/settings/{key}` | [`Setting`] | [`Warned`] [`SettingChange`] |
+//! | `DELETE /v1/settings/{key}` | | [`Warned`] [`SettingChange`] |
 //! | `GET /v1/overrides` | | array of [`KeyOverride`] |
-//! | `PUT /v1/overrides/{key}` | [`KeyOverrideRequest`] | [`KeyOverrideChange`] |
-//! | `DELETE /v1/overrides/{key}` | | [`KeyOverrideChange`] |
+//! | `PUT /v1/overrides/{key}` | [`KeyOverrideRequest`] | [`Warned`] [`KeyOverrideChange`] |
+//! | `DELETE /v1/overrides/{key}` | | [`Warned`] [`KeyOverrideChange`] |
 //! | `GET /v1/events` | [`EventsQuery`] | array of [`Event`], oldest first |
-//! | `POST /v1/bypass` | [`BypassRequest`] | [`Bypass`] |
+//! | `POST /v1/bypass` | [`BypassRequest`] | [`Warned`] [`Bypass`] |
 //! | `GET /v1/tuner` | | [`Tuner`] |
 //! | `GET /v1/tuner/journal` | [`TunerJournalQuery`] | array of [`TunerRecord`], oldest first |
 //! | `POST /v1/tuner/resume` | [`TunerResume`] | [`TunerResumed`]; 404 if none of them was left alone |
@@ -116,6 +116,9 @@ pub struct Status {
     /// Whether the kernel goes on counting when the daemon dies.
     #[serde(default)]
     pub pins: Pins,
+    /// The state folder.
+    #[serde(default)]
+    pub state: StateHealth,
     /// What the configuration asks for that cannot work as written, one line each.
     pub warnings: Vec<String>,
 }
@@ -131,6 +134,48 @@ pub struct Pins {
     pub counting_seconds: Option<f64>,
     /// Why nothing is pinned, or why counting started clean; empty if there is nothing to say.
     pub note: String,
+}
+
+/// An answer to an order that is in force, and what went wrong beside it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Warned<T> {
+    /// The answer itself.
+    #[serde(flatten)]
+    pub answer: T,
+    /// Why a restart undoes it; absent where it is stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+}
+
+/// The state folder: what a restart would lose, and what the last start could not use.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StateHealth {
+    /// Files whose newest content is in force and not on disk.
+    pub unstored: Vec<UnstoredFile>,
+    /// Files that were not used, by the daemon since its start.
+    pub damaged: Vec<DamagedFile>,
+}
+
+/// A file that the disk does not take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UnstoredFile {
+    /// Its name in the state folder.
+    pub file: String,
+    /// What the system said.
+    pub error: String,
+    /// For how long.
+    pub seconds: f64,
+}
+
+/// A file or folder that was moved aside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamagedFile {
+    /// Its name in the state folder.
+    pub file: String,
+    /// What is wrong with it.
+    pub why: String,
+    /// Its name now; `null`: it could not be moved.
+    pub aside: Option<String>,
 }
 
 /// The bypass switch: while on, every `Acquire` passes at once, counted.

@@ -1,7 +1,7 @@
 //! `GET /v1/doctor`: what the running daemon knows of itself, one finding each. Pure; the machine is looked at by
 //! `governorctl`, which can do that without a daemon.
 
-use super::api::{Check, CheckStatus, Tuner, TunerState};
+use super::api::{Check, CheckStatus, StateHealth, Tuner, TunerState};
 use crate::daemon::view::View;
 use crate::kernel::view::{Health, HookEvent, HookView, Observation, PinState, PinsView};
 use crate::own_namespaces::proc_is_ours;
@@ -9,7 +9,13 @@ use crate::wording::counted;
 
 /// Everything, the kernel's part first.
 #[must_use]
-pub fn checks(view: &View, seen: &Observation, tuner: Option<&Tuner>, warnings: &[String]) -> Vec<Check> {
+pub fn checks(
+    view: &View,
+    seen: &Observation,
+    tuner: Option<&Tuner>,
+    state: &StateHealth,
+    warnings: &[String],
+) -> Vec<Check> {
     let mut checks = vec![tier(seen)];
     checks.extend(seen.hooks.iter().map(hook));
     checks.push(pins(&seen.pins));
@@ -40,10 +46,27 @@ pub fn checks(view: &View, seen: &Observation, tuner: Option<&Tuner>, warnings: 
         format!("{} connected", view.sessions.len()),
         view.sessions.is_empty().then_some("point the proxy's governor client at daemon.socket"),
     ));
+    checks.extend(stored(state));
     checks.extend(unseen_processes(view));
     checks.extend(foreign_proc());
     checks.extend(warnings.iter().map(|warning| check("configuration", CheckStatus::Warn, warning, None)));
     checks
+}
+
+/// What a restart loses, and what the last one lost.
+fn stored(state: &StateHealth) -> Vec<Check> {
+    let unstored = state.unstored.iter().map(|one| {
+        let detail = format!("cannot be stored: {}; a restart undoes what changed", one.error);
+        let fix = "make room, or make the folder writable: it is stored as soon as that is possible";
+        check(&format!("state {}", one.file), CheckStatus::Fail, detail, Some(fix))
+    });
+    let damaged = state.damaged.iter().map(|one| {
+        let place =
+            one.aside.as_ref().map_or_else(|| "is still there".to_owned(), |aside| format!("is kept as {aside}"));
+        let detail = format!("was not used: {}; the file {place}", one.why);
+        check(&format!("state {}", one.file), CheckStatus::Warn, detail, Some("see what is in it, then remove it"))
+    });
+    unstored.chain(damaged).collect()
 }
 
 /// Proxies without a pid here: their end is seen by their connection only.

@@ -22,7 +22,7 @@ pub(super) async fn set(
     ConnectInfo(caller): ConnectInfo<Caller>,
     Path(key): Path<String>,
     body: Result<Json<api::KeyOverrideRequest>, JsonRejection>,
-) -> Answer<api::KeyOverrideChange> {
+) -> Answer<api::Warned<api::KeyOverrideChange>> {
     let Json(order) = body?;
     if order.for_seconds.is_some_and(|seconds| seconds == 0 || seconds > LONGEST) {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "an override lasts from one second to 366 days"));
@@ -35,7 +35,7 @@ pub(super) async fn clear(
     State(handle): State<Handle>,
     ConnectInfo(caller): ConnectInfo<Caller>,
     Path(key): Path<String>,
-) -> Answer<api::KeyOverrideChange> {
+) -> Answer<api::Warned<api::KeyOverrideChange>> {
     carry_out(&handle, caller, key, None).await
 }
 
@@ -45,8 +45,8 @@ pub(super) async fn events(
     query: Result<Query<api::EventsQuery>, QueryRejection>,
 ) -> Answer<Vec<api::Event>> {
     let Query(query) = query?;
-    let state_dir = handle.settings().lock().await.loaded().config.daemon.state_dir.clone();
-    let found = tokio::task::spawn_blocking(move || audit::events(&state_dir, query.last_seconds)).await;
+    let state = handle.state().clone();
+    let found = tokio::task::spawn_blocking(move || audit::events(state.path(), query.last_seconds)).await;
     let failed = |why: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("events cannot be read: {why}"));
     let found = found.map_err(|error| failed(error.to_string()))?;
     found.map(Json).map_err(|error| failed(error.to_string()))
@@ -57,12 +57,13 @@ async fn carry_out(
     caller: Caller,
     name: String,
     order: Option<api::KeyOverrideRequest>,
-) -> Answer<api::KeyOverrideChange> {
+) -> Answer<api::Warned<api::KeyOverrideChange>> {
     let by = writer(caller)?;
     let configured = handle.settings().lock().await.loaded().config.names.key(&name);
     let name = configured.map_or(name, |key| format!("{:032x}", key.0));
     let done = handle.order_key(name, order, by).await.ok_or_else(Problem::stopping)?;
-    Ok(Json(done?))
+    let (change, stored) = done?;
+    Ok(Json(api::Warned { answer: change, warning: stored.warning().await }))
 }
 
 impl From<KeyRefused> for Problem {
@@ -76,7 +77,7 @@ impl From<KeyRefused> for Problem {
             }
             KeyRefused::NotOverridden { .. } => Self::new(StatusCode::NOT_FOUND, said),
             KeyRefused::Invalid(_) => Self::new(StatusCode::BAD_REQUEST, said),
-            KeyRefused::NotKept(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, said),
+            KeyRefused::TooMany(_) => Self::new(StatusCode::CONFLICT, said),
         }
     }
 }

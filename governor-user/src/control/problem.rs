@@ -44,15 +44,12 @@ impl From<Refused> for Problem {
             Refused::Unknown { .. } | Refused::NotOverridden { .. } => StatusCode::NOT_FOUND,
             Refused::Fixed { .. } => StatusCode::CONFLICT,
             Refused::Invalid(_) => StatusCode::BAD_REQUEST,
-            Refused::NotKept(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let problem = Self::new(status, refused.to_string());
         match refused {
             Refused::Unknown { nearest: Some(name), .. } => problem.hint(format!("did you mean \"{name}\"?")),
             Refused::Unknown { nearest: None, .. } => problem.hint("governorctl config lists every setting"),
-            Refused::Fixed { .. } | Refused::NotOverridden { .. } | Refused::Invalid(_) | Refused::NotKept(_) => {
-                problem
-            }
+            Refused::Fixed { .. } | Refused::NotOverridden { .. } | Refused::Invalid(_) => problem,
         }
     }
 }

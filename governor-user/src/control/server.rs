@@ -73,6 +73,7 @@ async fn status(State(handle): State<Handle>) -> Answer<api::Status> {
         &handle.observation(),
         &handle.report(),
         handle.started(),
+        handle.state(),
         &settings.loaded().warnings,
     )))
 }
@@ -183,8 +184,8 @@ async fn explain(State(handle): State<Handle>, Path(id): Path<String>) -> Answer
     if let Some((entry, now)) = found {
         return Ok(Json(views::decision(&entry, now)));
     }
-    let state_dir = handle.settings().lock().await.loaded().config.daemon.state_dir.clone();
-    let archived = tokio::task::spawn_blocking(move || archive::find(&state_dir, number)).await;
+    let state = handle.state().clone();
+    let archived = tokio::task::spawn_blocking(move || archive::find(state.path(), number)).await;
     let unreadable = |why: String| {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the archive of decisions cannot be read: {why}"))
     };
@@ -201,9 +202,9 @@ async fn advise(
 ) -> Answer<api::Advice> {
     let Query(query) = query?;
     let config = handle.settings().lock().await.loaded().config.clone();
-    let wall = clock::wall_seconds();
+    let (state, wall) = (handle.state().clone(), clock::wall_seconds());
     let replayed = tokio::task::spawn_blocking(move || {
-        let segments = demand::recorded(&config.daemon.state_dir)?;
+        let segments = demand::recorded(state.path())?;
         Ok::<_, std::io::Error>(advice::advice(&config.policy, &segments, wall, query.last_seconds))
     });
     let failed = |why: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no advice: {why}"));
@@ -220,7 +221,7 @@ async fn set(
     ConnectInfo(caller): ConnectInfo<Caller>,
     Path(key): Path<String>,
     body: Result<Json<api::Setting>, JsonRejection>,
-) -> Answer<api::SettingChange> {
+) -> Answer<api::Warned<api::SettingChange>> {
     let Json(setting) = body?;
     let value = match setting.value {
         serde_json::Value::String(text) => text,
@@ -237,46 +238,53 @@ async fn unset(
     State(handle): State<Handle>,
     ConnectInfo(caller): ConnectInfo<Caller>,
     Path(key): Path<String>,
-) -> Answer<api::SettingChange> {
+) -> Answer<api::Warned<api::SettingChange>> {
     change(&handle, caller, &key, None).await
 }
 
-async fn change(handle: &Handle, caller: Caller, key: &str, value: Option<&str>) -> Answer<api::SettingChange> {
+async fn change(
+    handle: &Handle,
+    caller: Caller,
+    key: &str,
+    value: Option<&str>,
+) -> Answer<api::Warned<api::SettingChange>> {
     let by = writer(caller)?;
     let mut settings = handle.settings().lock().await;
     let change = settings.prepare(key, value, &by, &clock::wall_time())?;
     let answer = views::change(key, change.before.as_ref(), change.after.as_ref());
-    // Kept first: what was promised must survive a crash between the two.
-    settings.keep(change)?;
+    // In force first: a disk that does not take it must not hold up an emergency.
+    let stored = settings.keep(change);
     handle.obey(&settings.loaded().config).await.ok_or_else(Problem::stopping)?;
     let action = if value.is_some() { "set" } else { "unset" };
     handle.record(event(&by, action, key, &answer.previous, &answer.value, None)).await;
-    Ok(Json(answer))
+    drop(settings);
+    Ok(Json(api::Warned { answer, warning: stored.warning().await }))
 }
 
 async fn bypass(
     State(handle): State<Handle>,
     ConnectInfo(caller): ConnectInfo<Caller>,
     body: Result<Json<api::BypassRequest>, JsonRejection>,
-) -> Answer<api::Bypass> {
+) -> Answer<api::Warned<api::Bypass>> {
     let Json(request) = body?;
     let by = writer(caller)?;
     if request.for_seconds.is_some_and(|seconds| seconds == 0 || seconds > LONGEST) {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "a bypass lasts from one second to 366 days"));
     }
-    let kept = handle.bypass(request.on, request.for_seconds).await.ok_or_else(Problem::stopping)?;
-    kept.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")))?;
+    let stored = handle.bypass(request.on, request.for_seconds).await.ok_or_else(Problem::stopping)?;
     let (before, after) = if request.on { ("off", "on") } else { ("on", "off") };
     handle.record(event(&by, "bypass", "", &before, &after, None)).await;
     let view = handle.view().await.ok_or_else(Problem::stopping)?;
-    Ok(Json(views::bypass(&view)))
+    Ok(Json(api::Warned { answer: views::bypass(&view), warning: stored.warning().await }))
 }
 
 async fn doctor(State(handle): State<Handle>) -> Answer<Vec<api::Check>> {
     let view = handle.view().await.ok_or_else(Problem::stopping)?;
     let tuner = handle.tuner().view().await;
     let settings = handle.settings().lock().await;
-    Ok(Json(super::doctor::checks(&view, &handle.observation(), tuner.as_ref(), &settings.loaded().warnings)))
+    let state = views::state_health(handle.state());
+    let warnings = &settings.loaded().warnings;
+    Ok(Json(super::doctor::checks(&view, &handle.observation(), tuner.as_ref(), &state, warnings)))
 }
 
 /// Names the caller if it may write.

@@ -22,8 +22,8 @@ pub(super) async fn journal(
     query: Result<Query<api::TunerJournalQuery>, QueryRejection>,
 ) -> Answer<Vec<api::TunerRecord>> {
     let Query(query) = query?;
-    let state_dir = handle.settings().lock().await.loaded().config.daemon.state_dir.clone();
-    let found = tokio::task::spawn_blocking(move || tuner::records(&state_dir, query.last_seconds)).await;
+    let state = handle.state().clone();
+    let found = tokio::task::spawn_blocking(move || tuner::records(state.path(), query.last_seconds)).await;
     let failed =
         |why: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the journal cannot be read: {why}"));
     let found = found.map_err(|error| failed(error.to_string()))?;

@@ -15,6 +15,7 @@ use crate::daemon::view::View;
 use crate::kernel::view::Observation;
 use crate::overload::Report;
 use crate::overload::monitors::cause_names;
+use crate::state::StateDir;
 use governor_engine::id::{ClassId, KeyId, OrgId, PoolId};
 use governor_engine::io::Kind;
 use governor_engine::policy::{FairShare, Mode};
@@ -25,7 +26,14 @@ use std::time::Duration;
 
 /// `GET /v1/status`.
 #[must_use]
-pub fn status(view: &View, seen: &Observation, report: &Report, started: Instant, warnings: &[String]) -> api::Status {
+pub fn status(
+    view: &View,
+    seen: &Observation,
+    report: &Report,
+    started: Instant,
+    state: &StateDir,
+    warnings: &[String],
+) -> api::Status {
     api::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
@@ -41,6 +49,7 @@ pub fn status(view: &View, seen: &Observation, report: &Report, started: Instant
         monitors: verdicts::monitors(report),
         troubled: verdicts::troubled(report),
         bypass: bypass(view),
+        state: state_health(state),
         draining: view.draining,
         sessions: view
             .sessions
@@ -98,6 +107,19 @@ pub fn bypass(view: &View) -> api::Bypass {
         on: view.snapshot.bypass,
         remaining_seconds: view.bypass_remaining.and_then(|seconds| u32::try_from(seconds).ok()).map(f64::from),
     }
+}
+
+/// What of the state folder is in trouble.
+#[must_use]
+pub fn state_health(state: &StateDir) -> api::StateHealth {
+    let unstored = state.unstored().into_iter().map(|one| api::UnstoredFile {
+        file: one.name.to_owned(),
+        error: one.why,
+        seconds: one.age.as_secs_f64(),
+    });
+    let damaged =
+        state.damaged().into_iter().map(|one| api::DamagedFile { file: one.name, why: one.why, aside: one.aside });
+    api::StateHealth { unstored: unstored.collect(), damaged: damaged.collect() }
 }
 
 /// `GET /v1/pools`.

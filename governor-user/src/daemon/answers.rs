@@ -26,12 +26,9 @@ impl Driver {
                 answer.send(()).ok();
             }
             Ask::Bypass { on, for_seconds, answer } => {
-                let kept = self.parts.bypass.set(on, for_seconds, clock::wall_seconds());
-                if kept.is_ok() {
-                    tracing::warn!(on, for_seconds, "bypass switched");
-                    self.parts.engine.handle_input(Input::Bypass { on }, now);
-                }
-                drop(answer.send(kept));
+                self.parts.engine.handle_input(Input::Bypass { on }, now);
+                tracing::warn!(on, for_seconds, "bypass switched");
+                drop(answer.send(self.parts.bypass.set(on, for_seconds, clock::wall_seconds())));
             }
             Ask::KeyOverrides(answer) => drop(answer.send(self.list_key_overrides())),
             Ask::Key { name, order, by, answer } => {

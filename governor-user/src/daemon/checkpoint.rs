@@ -2,14 +2,13 @@
 //! holders say which of them still run, so that it does not hand out slots that are in use. A thread of its own writes, and
 //! the newest is what counts: one that it has no time for is left out. Knows no engine.
 
-use crate::config::overrides::replace;
 use crate::own_namespaces::{boot_id, process_scope};
 use crate::proxy::peer::Peer;
+use crate::state::{LEASES, StateDir};
 use governor_common::wire::KeyHash;
 use governor_common::wire::request::{HeldLease, Kind, Priority};
 use governor_engine::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -117,32 +116,17 @@ struct Content {
     sessions: Vec<Former>,
 }
 
-/// What an earlier life left, of processes that still live. Never fails: without it, the first moments of this life may hand
-/// out what is in use, which registration shows at once.
+/// What the previous run left, of processes that still live. Never fails: without it, the first moments of this run may
+/// grant what is in use, which registration shows at once.
 #[must_use]
-pub fn load(state_dir: &Path) -> Vec<Former> {
-    let path = file(state_dir);
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) => {
-            if error.kind() != std::io::ErrorKind::NotFound {
-                tracing::warn!(path = %path.display(), %error, "the leases of the life before are not known");
-            }
-            return Vec::new();
-        }
-    };
-    match serde_json::from_str::<Content>(&text) {
-        Ok(content) if content.boot == boot_id() => {
-            let is_ours = content.scope.is_none_or(|scope| scope == process_scope());
-            let readable = |former: Former| Former { peer: former.peer.as_read(is_ours), ..former };
-            content.sessions.into_iter().map(readable).filter(|former| former.peer.may_live()).collect()
-        }
-        Ok(_) => Vec::new(),
-        Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "the leases of the life before are not known");
-            Vec::new()
-        }
+pub fn load(state: &StateDir) -> Vec<Former> {
+    let Some(content) = state.load::<Content>(LEASES) else { return Vec::new() };
+    if content.boot != boot_id() {
+        return Vec::new();
     }
+    let is_ours = content.scope.is_none_or(|scope| scope == process_scope());
+    let readable = |former: Former| Former { peer: former.peer.as_read(is_ours), ..former };
+    content.sessions.into_iter().map(readable).filter(|former| former.peer.may_live()).collect()
 }
 
 /// Where checkpoints go.
@@ -158,18 +142,19 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// Into this state folder.
     #[must_use]
-    pub fn open(state_dir: &Path) -> Self {
+    pub fn open(state: &StateDir) -> Self {
         let (contents, taken) = sync_channel::<Vec<Former>>(1);
-        let path = file(state_dir);
+        let state = state.clone();
         let write = move || {
             let mut failing = false;
             let (boot, scope) = (boot_id(), Some(process_scope()));
             for sessions in taken {
                 let content = Content { boot: boot.clone(), scope: scope.clone(), sessions };
-                let written = serde_json::to_vec(&content).map_err(Into::into).and_then(|bytes| replace(&path, &bytes));
+                let written =
+                    serde_json::to_vec(&content).map_err(Into::into).and_then(|bytes| state.store_now(LEASES, &bytes));
                 // Once an outage: what cannot be kept is kept the next time.
                 if let (Err(error), false) = (&written, failing) {
-                    tracing::warn!("leases are not kept for the next life: {error:#}");
+                    tracing::warn!("leases cannot be stored for the next run: {error}");
                 }
                 failing = written.is_err();
             }
@@ -212,10 +197,6 @@ impl Checkpoint {
     }
 }
 
-fn file(state_dir: &Path) -> PathBuf {
-    state_dir.join("leases.json")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,12 +217,13 @@ mod tests {
     #[test]
     fn what_was_kept_last_comes_back_for_processes_that_live() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(load(folder.path()), []);
-        let mut checkpoint = Checkpoint::open(folder.path());
+        let state = StateDir::open(folder.path()).unwrap();
+        assert_eq!(load(&state), []);
+        let mut checkpoint = Checkpoint::open(&state);
         let (mine, foreign, dead) = (former(Some(std::process::id())), former(None), former(Some(u32::MAX)));
         checkpoint.put(vec![dead.clone()], Instant::ZERO, Instant::ZERO);
         checkpoint.finish(vec![mine.clone(), foreign.clone(), dead]);
-        assert_eq!(load(folder.path()), [mine.clone(), foreign]);
+        assert_eq!(load(&state), [mine.clone(), foreign]);
         let held = mine.leases[0].held();
         assert_eq!((held.lease, held.key, held.priority), (7, Some(KeyHash([0xab; 16])), Priority::Sheddable));
         assert!(held.ends_with_client && held.kind == Kind::Ordinary);
@@ -250,24 +232,27 @@ mod tests {
     #[test]
     fn pids_of_another_namespace_are_forgotten_and_their_leases_kept() {
         let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::open(folder.path()).unwrap();
         let content = Content { boot: boot_id(), scope: Some("pid:1 time:1".into()), sessions: vec![former(Some(1))] };
-        std::fs::write(file(folder.path()), serde_json::to_vec(&content).unwrap()).unwrap();
-        assert_eq!(load(folder.path()), [former(None)]);
+        std::fs::write(folder.path().join("leases.json"), serde_json::to_vec(&content).unwrap()).unwrap();
+        assert_eq!(load(&state), [former(None)]);
     }
 
     #[test]
     fn a_damaged_file_and_one_of_an_earlier_boot_say_nothing() {
         let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::open(folder.path()).unwrap();
         for text in ["{", "{\"boot\":\"another\",\"sessions\":[]}", "\u{1}"] {
-            std::fs::write(file(folder.path()), text).unwrap();
-            assert_eq!(load(folder.path()), []);
+            std::fs::write(folder.path().join("leases.json"), text).unwrap();
+            assert_eq!(load(&state), []);
         }
     }
 
     #[test]
     fn many_leases_are_kept_less_often() {
         let folder = tempfile::tempdir().unwrap();
-        let mut checkpoint = Checkpoint::open(folder.path());
+        let state = StateDir::open(folder.path()).unwrap();
+        let mut checkpoint = Checkpoint::open(&state);
         let at = |ms| Instant::ZERO.after(Duration::from_millis(ms));
         checkpoint.touch(at(0));
         checkpoint.touch(at(200));

@@ -11,6 +11,7 @@ use crate::control::api;
 use crate::kernel::view::Observation;
 use crate::metrics::Recorder;
 use crate::overload::Report;
+use crate::state::{StateDir, Stored};
 use crate::tuner::Tuner;
 use governor_engine::snapshot::LeaseView;
 use governor_engine::time::Instant;
@@ -26,6 +27,7 @@ pub struct Handle {
     settings: Arc<Mutex<Settings>>,
     recorder: Recorder,
     tuner: Tuner,
+    state: StateDir,
     started: Instant,
 }
 
@@ -41,7 +43,8 @@ impl Handle {
         tuner: Tuner,
         started: Instant,
     ) -> Self {
-        Self { driver, seen, reports, settings: Arc::new(Mutex::new(settings)), recorder, tuner, started }
+        let state = settings.state().clone();
+        Self { driver, seen, reports, settings: Arc::new(Mutex::new(settings)), recorder, tuner, state, started }
     }
 
     /// Everything at a glance.
@@ -66,8 +69,8 @@ impl Handle {
         self.ask(|answer| Ask::Policy(Box::new(policy), answer)).await
     }
 
-    /// Switches the bypass.
-    pub async fn bypass(&self, on: bool, for_seconds: Option<u64>) -> Option<anyhow::Result<()>> {
+    /// Switches the bypass; whether that is stored.
+    pub async fn bypass(&self, on: bool, for_seconds: Option<u64>) -> Option<Stored> {
         self.ask(|answer| Ask::Bypass { on, for_seconds, answer }).await
     }
 
@@ -82,7 +85,7 @@ impl Handle {
         name: String,
         order: Option<api::KeyOverrideRequest>,
         by: String,
-    ) -> Option<Result<api::KeyOverrideChange, KeyRefused>> {
+    ) -> Option<Result<(api::KeyOverrideChange, Stored), KeyRefused>> {
         self.ask(|answer| Ask::Key { name, order, by, answer }).await
     }
 
@@ -119,6 +122,12 @@ impl Handle {
     #[must_use]
     pub fn tuner(&self) -> &Tuner {
         &self.tuner
+    }
+
+    /// The state folder that is in use, whatever the settings say by now.
+    #[must_use]
+    pub fn state(&self) -> &StateDir {
+        &self.state
     }
 
     /// When the daemon started.

@@ -4,9 +4,10 @@
 use super::audit::{ITSELF, event};
 use super::clock;
 use super::driver::Driver;
-use super::key_overrides::{KeyOverride, digits};
+use super::key_overrides::{KeyOverride, TooMany, digits};
 use crate::config::value::identity;
 use crate::control::api::{self, KeySetting};
+use crate::state::Stored;
 use governor_engine::id::KeyId;
 use governor_engine::io::Input;
 use governor_engine::policy::{FairShare, Mode, PoolPolicy};
@@ -41,9 +42,9 @@ pub enum KeyRefused {
     /// What is asked for contradicts itself or sets nothing.
     #[error("{0}")]
     Invalid(String),
-    /// It could not be kept.
-    #[error("{0:#}")]
-    NotKept(anyhow::Error),
+    /// Too many keys have one.
+    #[error(transparent)]
+    TooMany(#[from] TooMany),
 }
 
 impl Driver {
@@ -64,7 +65,7 @@ impl Driver {
         order: Option<&api::KeyOverrideRequest>,
         by: &str,
         now: Instant,
-    ) -> Result<api::KeyOverrideChange, KeyRefused> {
+    ) -> Result<(api::KeyOverrideChange, Stored), KeyRefused> {
         let key = self.key_called(name)?;
         let wall = clock::wall_seconds();
         let before = self.parts.key_overrides.of(key).cloned();
@@ -75,8 +76,7 @@ impl Driver {
         } else if before.is_none() {
             return Err(KeyRefused::NotOverridden { key: digits(key) });
         }
-        // Kept first: what was promised must survive a crash between the two.
-        self.parts.key_overrides.set(key, with.clone()).map_err(KeyRefused::NotKept)?;
+        let stored = self.parts.key_overrides.set(key, with.clone())?;
         let told = with.as_ref().map(|with| with.to_engine(now, wall));
         self.parts.engine.handle_input(Input::Override { key, with: told }, now);
         let change = api::KeyOverrideChange {
@@ -89,16 +89,16 @@ impl Driver {
         let action = if with.is_some() { "key" } else { "key-clear" };
         let reason = with.and_then(|with| with.reason);
         self.parts.audit.record(&event(by, action, &digits(key), &change.before, &change.after, reason));
-        Ok(change)
+        Ok((change, stored))
     }
 
     /// Every override that holds.
     pub(super) fn list_key_overrides(&self) -> Vec<api::KeyOverride> {
         let wall = clock::wall_seconds();
         let kept = self.parts.key_overrides.iter();
-        kept.filter(|(_, kept)| kept.until.is_none_or(|until| until > wall))
-            .map(|(_, kept)| shown(kept, wall))
-            .collect()
+        let valid = kept.filter(|(_, kept)| kept.until.is_none_or(|until| until > wall));
+        let invalid = self.parts.key_overrides.invalid().iter();
+        valid.map(|(_, kept)| shown(kept, wall)).chain(invalid.map(|(entry, why)| unusable(entry, why))).collect()
     }
 
     /// The engine ends overrides by its own timer; here they leave the file and enter the audit.
@@ -166,6 +166,21 @@ fn made(
     })
 }
 
+/// An entry of the file that is not in force.
+fn unusable(entry: &serde_json::Value, why: &str) -> api::KeyOverride {
+    let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+    api::KeyOverride {
+        key: text("key"),
+        label: entry["label"].as_str().map(str::to_owned),
+        setting: KeySetting::default(),
+        remaining_seconds: None,
+        reason: entry["reason"].as_str().map(str::to_owned),
+        set_by: text("set_by"),
+        set_at: text("set_at"),
+        invalid: Some(why.to_owned()),
+    }
+}
+
 fn shown(kept: &KeyOverride, wall: u64) -> api::KeyOverride {
     api::KeyOverride {
         key: kept.key.clone(),
@@ -175,5 +190,6 @@ fn shown(kept: &KeyOverride, wall: u64) -> api::KeyOverride {
         reason: kept.reason.clone(),
         set_by: kept.set_by.clone(),
         set_at: kept.set_at.clone(),
+        invalid: None,
     }
 }

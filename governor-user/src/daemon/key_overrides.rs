@@ -2,16 +2,15 @@
 //! Ends are kept as wall-clock time, because they outlive the process and the boot. Decides nothing: the engine obeys.
 
 use super::translate;
-use crate::config::overrides::replace;
 use crate::config::value::identity;
 use crate::control::api::KeySetting;
-use anyhow::{Context, Result};
+use crate::state::{KEYS, StateDir, Stored};
 use governor_engine::id::KeyId;
 use governor_engine::policy::{Entitlement, Override};
 use governor_engine::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 /// Keys that can have an override at one time.
 const MOST: usize = 10_000;
@@ -38,25 +37,40 @@ pub struct KeyOverride {
 /// All of them and where they are kept.
 #[derive(Debug)]
 pub struct KeyOverrides {
-    path: PathBuf,
+    folder: StateDir,
     all: BTreeMap<KeyId, KeyOverride>,
+    /// Entries of the file that are no overrides, as they stand there, and why. They are kept until an operator clears
+    /// the file of them.
+    invalid: Vec<(Value, String)>,
 }
+
+/// Too many keys have an override.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{MOST} keys have an override already: clear some")]
+pub struct TooMany;
 
 impl KeyOverrides {
     /// As they were left in this state folder.
-    ///
-    /// # Errors
-    /// The file is there and not ours; the message names it.
-    pub fn load(state_dir: &Path) -> Result<Self> {
-        let path = state_dir.join("keys.json");
-        let kept: Vec<KeyOverride> = match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .with_context(|| format!("{} is not a list of key overrides: move it away", path.display()))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
-        };
-        let all = kept.into_iter().filter_map(|kept| Some((KeyId(identity(&kept.key)?), kept))).collect();
-        Ok(Self { path, all })
+    #[must_use]
+    pub fn load(folder: &StateDir) -> Self {
+        let mut all = BTreeMap::new();
+        let mut invalid = Vec::new();
+        for entry in folder.load::<Vec<Value>>(KEYS).unwrap_or_default() {
+            match read_entry(&entry) {
+                Ok((key, kept)) => drop(all.insert(key, kept)),
+                Err(why) => {
+                    tracing::error!(%entry, why, "an override of a key is invalid and not in force");
+                    invalid.push((entry, why));
+                }
+            }
+        }
+        Self { folder: folder.clone(), all, invalid }
+    }
+
+    /// What the file holds that is no override, and why.
+    #[must_use]
+    pub fn invalid(&self) -> &[(Value, String)] {
+        &self.invalid
     }
 
     /// All that hold, by key.
@@ -70,40 +84,27 @@ impl KeyOverrides {
         self.all.get(&key)
     }
 
-    /// Sets (`Some`) or takes away (`None`) the one of a key.
+    /// Sets (`Some`) or takes away (`None`) the one of a key. It holds at once; the answer says whether it is stored.
     ///
     /// # Errors
-    /// There are too many, or the state folder cannot be written; everything is as it was.
-    pub fn set(&mut self, key: KeyId, with: Option<KeyOverride>) -> Result<()> {
-        let before = self.all.get(&key).cloned();
+    /// There are too many; everything is as it was.
+    pub fn set(&mut self, key: KeyId, with: Option<KeyOverride>) -> Result<Stored, TooMany> {
         match with {
-            Some(with) => {
-                anyhow::ensure!(
-                    before.is_some() || self.all.len() < MOST,
-                    "{MOST} keys have an override already: clear some"
-                );
-                self.all.insert(key, with);
-            }
+            Some(_) if !self.all.contains_key(&key) && self.all.len() >= MOST => return Err(TooMany),
+            Some(with) => drop(self.all.insert(key, with)),
             None => drop(self.all.remove(&key)),
         }
-        self.store().inspect_err(|_| {
-            match before {
-                Some(before) => self.all.insert(key, before),
-                None => self.all.remove(&key),
-            };
-        })
+        Ok(self.store())
     }
 
-    /// Forgets those whose end has come at `wall` and returns them. What cannot be written now is forgotten again after
+    /// Forgets those whose end has come at `wall` and returns them. What cannot be stored now is forgotten again after
     /// the next start.
     pub fn expire(&mut self, wall: u64) -> Vec<KeyOverride> {
         let over = |kept: &KeyOverride| kept.until.is_some_and(|until| until <= wall);
         let expired: Vec<KeyId> = self.all.iter().filter(|(_, kept)| over(kept)).map(|(key, _)| *key).collect();
         let gone: Vec<KeyOverride> = expired.iter().filter_map(|key| self.all.remove(key)).collect();
-        if !gone.is_empty()
-            && let Err(error) = self.store()
-        {
-            tracing::warn!("expired key overrides stay in the file for now: {error:#}");
+        if !gone.is_empty() {
+            drop(self.store());
         }
         gone
     }
@@ -114,9 +115,10 @@ impl KeyOverrides {
         self.all.values().filter_map(|kept| kept.until).min()
     }
 
-    fn store(&self) -> Result<()> {
-        let all: Vec<&KeyOverride> = self.all.values().collect();
-        replace(&self.path, &serde_json::to_vec_pretty(&all)?)
+    fn store(&self) -> Stored {
+        let all = self.all.values().map(|kept| serde_json::to_value(kept).expect("plain data serializes"));
+        let all: Vec<Value> = all.chain(self.invalid.iter().map(|(entry, _)| entry.clone())).collect();
+        self.folder.store(KEYS, serde_json::to_vec_pretty(&all).expect("plain data serializes"))
     }
 }
 
@@ -131,6 +133,14 @@ impl KeyOverride {
             until: self.until.map(|until| now.after(Duration::from_secs(until.saturating_sub(wall)))),
         }
     }
+}
+
+/// One entry of the file.
+fn read_entry(entry: &Value) -> Result<(KeyId, KeyOverride), String> {
+    let kept: KeyOverride = Deserialize::deserialize(entry).map_err(|error| format!("{error}"))?;
+    let key = identity(&kept.key).ok_or_else(|| format!("\"{}\" is not 32 hexadecimal digits", kept.key))?;
+    kept.to_engine(Instant::ZERO, 0).check().map_err(|error| error.to_string())?;
+    Ok((KeyId(key), kept))
 }
 
 /// A key as its file and the operator write it.
@@ -158,33 +168,33 @@ mod tests {
     #[test]
     fn an_override_survives_a_restart_and_ends_by_itself() {
         let folder = tempfile::tempdir().unwrap();
-        let mut overrides = KeyOverrides::load(folder.path()).unwrap();
-        overrides.set(KeyId(1), Some(capped(KeyId(1), Some(100)))).unwrap();
-        overrides.set(KeyId(2), Some(capped(KeyId(2), None))).unwrap();
-        let mut again = KeyOverrides::load(folder.path()).unwrap();
+        let state = StateDir::open(folder.path()).unwrap();
+        let mut overrides = KeyOverrides::load(&state);
+        drop(overrides.set(KeyId(1), Some(capped(KeyId(1), Some(100)))).unwrap());
+        drop(overrides.set(KeyId(2), Some(capped(KeyId(2), None))).unwrap());
+        state.finish();
+        let mut again = KeyOverrides::load(&state);
         assert_eq!((again.of(KeyId(1)), again.next_end()), (overrides.of(KeyId(1)), Some(100)));
         assert!(again.expire(99).is_empty());
         assert_eq!(again.expire(100), [capped(KeyId(1), Some(100))]);
-        let left = KeyOverrides::load(folder.path()).unwrap();
-        assert_eq!(left.iter().map(|(key, _)| key).collect::<Vec<_>>(), [KeyId(2)]);
+        assert_eq!(again.iter().map(|(key, _)| key).collect::<Vec<_>>(), [KeyId(2)]);
     }
 
-    #[test]
-    fn what_cannot_be_kept_is_not_set() {
+    #[tokio::test]
+    async fn an_invalid_entry_is_kept_beside_the_valid_ones() {
         let folder = tempfile::tempdir().unwrap();
-        let mut overrides = KeyOverrides::load(folder.path()).unwrap();
-        overrides.set(KeyId(1), Some(capped(KeyId(1), None))).unwrap();
-        std::fs::remove_dir_all(folder.path()).unwrap();
-        overrides.set(KeyId(2), Some(capped(KeyId(2), None))).unwrap_err();
-        overrides.set(KeyId(1), None).unwrap_err();
-        assert!(overrides.of(KeyId(2)).is_none() && overrides.of(KeyId(1)).is_some());
-    }
-
-    #[test]
-    fn a_foreign_file_is_named_and_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("keys.json"), "{").unwrap();
-        assert!(format!("{:#}", KeyOverrides::load(folder.path()).unwrap_err()).contains("keys.json"));
+        let valid = serde_json::to_value(capped(KeyId(1), None)).unwrap();
+        let mut misspelt = valid.clone();
+        misspelt["key"] = "xyz".into();
+        let content = serde_json::json!([valid, misspelt, { "key": 7 }]);
+        std::fs::write(folder.path().join("keys.json"), content.to_string()).unwrap();
+        let state = StateDir::open(folder.path()).unwrap();
+        let mut overrides = KeyOverrides::load(&state);
+        assert_eq!((overrides.iter().count(), overrides.invalid().len()), (1, 2));
+        assert!(overrides.invalid()[0].1.contains("\"xyz\" is not 32 hexadecimal digits"));
+        assert_eq!(overrides.set(KeyId(1), None).unwrap().warning().await, None);
+        assert_eq!(KeyOverrides::load(&state).invalid(), overrides.invalid());
+        assert_eq!(state.damaged(), []);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::kernel::clients::News;
 use crate::overload::Report;
 use crate::proxy::outbox::Outbox;
 use crate::proxy::peer::Peer;
+use crate::state::Stored;
 use bytes::Bytes;
 use governor_engine::id::SessionId;
 use governor_engine::policy::Policy;
@@ -78,8 +79,8 @@ pub enum Ask {
         on: bool,
         /// Ends by itself after this.
         for_seconds: Option<u64>,
-        /// Whether the switch could be kept.
-        answer: oneshot::Sender<anyhow::Result<()>>,
+        /// Whether the switch is stored.
+        answer: oneshot::Sender<Stored>,
     },
     /// Every override of a key.
     KeyOverrides(oneshot::Sender<Vec<api::KeyOverride>>),
@@ -92,7 +93,7 @@ pub enum Ask {
         /// Who orders it.
         by: String,
         /// What came of it.
-        answer: oneshot::Sender<Result<api::KeyOverrideChange, KeyRefused>>,
+        answer: oneshot::Sender<Result<(api::KeyOverrideChange, Stored), KeyRefused>>,
     },
     /// Somebody changed something elsewhere.
     Record(Box<api::Event>),

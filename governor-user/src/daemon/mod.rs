@@ -16,6 +16,7 @@ pub mod clients;
 pub mod clock;
 pub mod demand;
 pub mod driver;
+mod epoch;
 mod former;
 pub mod handle;
 pub mod journal;
@@ -62,10 +63,10 @@ use messages::Message;
 use page::SignalPage;
 use settings::Settings;
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::future::IntoFuture;
 use std::io::ErrorKind;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixStream};
@@ -91,8 +92,7 @@ pub async fn run(settings: Settings) -> Result<()> {
     let config = loaded.config.clone();
     let daemon = &config.daemon;
     let allowed = Allowed::from_names(&daemon.allow_users)?;
-    std::fs::create_dir_all(&daemon.state_dir)
-        .with_context(|| format!("cannot make the state folder {}", daemon.state_dir.display()))?;
+    let state = settings.state().clone();
 
     let proxies = listener::bind(&daemon.socket, daemon.socket_mode, daemon.socket_group.as_deref())
         .context("the proxy socket cannot be opened")?;
@@ -116,7 +116,8 @@ pub async fn run(settings: Settings) -> Result<()> {
             "the daemon's own listeners are clamped to a backlog of {cap}, not {BACKLOG}: net.core.somaxconn"
         );
     }
-    let epoch = next_epoch(&daemon.state_dir)?;
+    let former = checkpoint::load(&state);
+    let epoch = epoch::next(&state, &epochs_of(&former));
     let mut plane = start_kernel_plane(&config.kernel).await?;
     let seen = plane.observations();
 
@@ -124,17 +125,16 @@ pub async fn run(settings: Settings) -> Result<()> {
     let reports = overload::watch::spawn(config.overload.clone(), config.cgroups.clone(), seen.clone(), carried)
         .context("the system refuses a thread")?;
     let recorder = Recorder::default();
-    let former = checkpoint::load(&daemon.state_dir);
     // The first numbers stand for the sessions of the life before.
     let first_session = former.len().try_into().unwrap_or(u64::MAX).saturating_add(1);
     let parts = Parts {
         engine: Engine::new(config.policy.clone(), epoch)?,
         epoch,
-        bypass: Bypass::load(&daemon.state_dir)?,
-        key_overrides: KeyOverrides::load(&daemon.state_dir)?,
-        archive: Archive::open(&daemon.state_dir),
-        audit: Audit::open(&daemon.state_dir),
-        demand: Demand::open(&daemon.state_dir, daemon.record_bytes),
+        bypass: Bypass::load(&state),
+        key_overrides: KeyOverrides::load(&state),
+        archive: Archive::open(state.path()),
+        audit: Audit::open(state.path()),
+        demand: Demand::open(state.path(), daemon.record_bytes),
         overload: config.overload.clone(),
         loads,
         policy: config.policy.clone(),
@@ -142,20 +142,14 @@ pub async fn run(settings: Settings) -> Result<()> {
         page: signal_page(epoch),
         closings: plane.take_closings(),
         former,
-        checkpoint: Checkpoint::open(&daemon.state_dir),
+        checkpoint: Checkpoint::open(&state),
     };
     let (inbox, messages) = mpsc::channel(INBOX);
     let driver = Driver::new(parts, inbox.downgrade(), started);
     let driver = tokio::spawn(driver.run(messages));
     tokio::spawn(levels::forward(reports.clone(), inbox.downgrade()));
-    let tuner = Tuner::spawn(
-        config.tuner.clone(),
-        &daemon.state_dir,
-        seen.clone(),
-        reports.clone(),
-        recorder.clone(),
-        inbox.downgrade(),
-    );
+    let tuner =
+        Tuner::spawn(config.tuner.clone(), &state, seen.clone(), reports.clone(), recorder.clone(), inbox.downgrade());
     let handle = Handle::new(inbox.clone(), seen, reports, settings, recorder, tuner.clone(), started);
 
     tokio::spawn(accept_proxies(proxies, allowed, inbox.clone(), first_session));
@@ -189,6 +183,7 @@ pub async fn run(settings: Settings) -> Result<()> {
     } else {
         plane.stop();
     }
+    state.finish();
     ended.context("the driver panicked")?;
     tracing::info!("governord has stopped");
     Ok(())
@@ -199,15 +194,10 @@ fn somaxconn() -> Option<u32> {
     std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok()?.trim().parse().ok()
 }
 
-/// A number that differs from the last start's: it goes into the upper bits of lease and decision ids.
-fn next_epoch(state_dir: &Path) -> Result<u16> {
-    let path = state_dir.join("epoch");
-    let last: u16 = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-    // 0 stands for "no lease" on the wire, so no epoch is 0.
-    let next = last.checked_add(1).unwrap_or(1);
-    crate::config::overrides::replace(&path, format!("{next}\n").as_bytes())
-        .context("the state folder must be writable")?;
-    Ok(next)
+/// The runs that restored leases are from, by the upper bits of their ids.
+fn epochs_of(former: &[checkpoint::Former]) -> BTreeSet<u16> {
+    let ids = former.iter().flat_map(|session| session.leases.iter().map(|lease| lease.id >> 48));
+    ids.filter_map(|epoch| u16::try_from(epoch).ok()).collect()
 }
 
 fn signal_page(epoch: u16) -> Option<SignalPage> {

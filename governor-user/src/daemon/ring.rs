@@ -8,7 +8,7 @@
 mod writer;
 
 use self::writer::{Writer, segments};
-use std::fs;
+use crate::state::file::{self, Damage};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -198,7 +198,16 @@ impl Drop for Ring {
 /// # Errors
 /// The folder or a segment cannot be read. A folder that is not there holds nothing.
 pub fn read(folder: &Path) -> io::Result<Vec<Vec<Vec<u8>>>> {
-    segments(folder)?.into_iter().map(|(_, path)| Ok(records(&fs::read(path)?))).collect()
+    let mut all = Vec::new();
+    for (_, path) in segments(folder)? {
+        match file::read(&path, u64::MAX) {
+            Ok(bytes) => all.push(records(&bytes.unwrap_or_default())),
+            // A segment that is no file of ours is left out, as one that was cut short is.
+            Err(Damage::Unreadable(error)) => return Err(error),
+            Err(damage) => tracing::warn!(path = %path.display(), "a segment of a log is not read: {damage}"),
+        }
+    }
+    Ok(all)
 }
 
 /// The records of one segment's bytes, up to the first that is cut short.
@@ -217,6 +226,7 @@ pub fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn records_come_back_in_order_over_restarts() {

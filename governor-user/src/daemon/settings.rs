@@ -2,9 +2,9 @@
 //! new policy is the driver's part.
 
 use crate::config::layers::{Effective, Origin};
-use crate::config::overrides::OverrideFile;
 use crate::config::{Base, ConfigError, Loaded, Override, schema};
-use anyhow::{Context, Result};
+use crate::state::{self, OVERRIDES, StateDir, Stored};
+use anyhow::Result;
 use std::path::PathBuf;
 
 /// Layers and overrides.
@@ -13,7 +13,7 @@ pub struct Settings {
     file: Option<PathBuf>,
     base: Base,
     overrides: Vec<Override>,
-    store: OverrideFile,
+    state: StateDir,
     loaded: Loaded,
 }
 
@@ -43,9 +43,6 @@ pub enum Refused {
     /// The value is not valid.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
-    /// It could not be kept.
-    #[error("{0:#}")]
-    NotKept(#[from] anyhow::Error),
 }
 
 /// A change ready to be put in force.
@@ -61,18 +58,39 @@ pub struct Change {
 }
 
 impl Settings {
-    /// Reads file, environment and overrides.
+    /// Reads file, environment and overrides, and takes the state folder for this process.
     ///
     /// # Errors
-    /// Any layer is invalid.
+    /// File or environment are invalid, or the state folder cannot be had. An override that is invalid is a warning.
     pub fn load(file: Option<PathBuf>) -> Result<Self> {
         let base = Base::read(file.as_deref(), std::env::vars())?;
         // The state folder itself may be set by file or environment, never by an override.
+        let state = StateDir::open(&base.resolve(&[])?.config.daemon.state_dir)?;
+        let overrides: Vec<Override> = state.load(OVERRIDES).unwrap_or_default();
+        let loaded = base.resolve_leniently(&overrides)?;
+        Ok(Self { file, base, overrides, state, loaded })
+    }
+
+    /// Reads the same and changes nothing, also beside a running daemon.
+    ///
+    /// # Errors
+    /// File or environment are invalid.
+    pub fn check(file: Option<PathBuf>) -> Result<Loaded> {
+        let base = Base::read(file.as_deref(), std::env::vars())?;
         let state_dir = base.resolve(&[])?.config.daemon.state_dir;
-        let store = OverrideFile::in_folder(&state_dir);
-        let overrides = store.load()?;
-        let loaded = base.resolve(&overrides).context("with the overrides of the state folder")?;
-        Ok(Self { file, base, overrides, store, loaded })
+        let parse = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|error| error.to_string());
+        let read = state::read_with::<Vec<Override>>(&state_dir, OVERRIDES, parse);
+        let (overrides, damage) = read.map_or_else(|damage| (None, Some(damage)), |found| (found, None));
+        let mut loaded = base.resolve_leniently(&overrides.unwrap_or_default())?;
+        let warn = |damage| format!("{}: {damage}; a start moves it aside", state_dir.join(OVERRIDES.name).display());
+        loaded.warnings.extend(damage.map(warn));
+        Ok(loaded)
+    }
+
+    /// The state folder.
+    #[must_use]
+    pub fn state(&self) -> &StateDir {
+        &self.state
     }
 
     /// What is in force.
@@ -86,8 +104,13 @@ impl Settings {
     /// # Errors
     /// See [`Refused`].
     pub fn prepare(&self, key: &str, value: Option<&str>, by: &str, at: &str) -> Result<Change, Refused> {
-        let path = self.find(key)?;
-        if !schema::setting(&path).is_some_and(|row| row.live) {
+        // An override may be taken away also when its key is no setting any more.
+        let is_left_over = value.is_none() && self.overrides.iter().any(|over| over.key == key);
+        let path = match self.find(key) {
+            Err(Refused::Unknown { .. }) if is_left_over => Vec::new(),
+            found => found?,
+        };
+        if !is_left_over && !schema::setting(&path).is_some_and(|row| row.live) {
             return Err(Refused::Fixed { key: key.to_owned() });
         }
         let mut overrides = self.overrides.clone();
@@ -104,21 +127,18 @@ impl Settings {
             }
             None => {}
         }
-        let loaded = self.base.resolve(&overrides)?;
+        let loaded = self.base.resolve_with(&overrides, key)?;
         let before = self.loaded.settings.get(&path).cloned();
         let after = loaded.settings.get(&path).cloned();
         Ok(Change { loaded, after, before, overrides })
     }
 
-    /// Keeps a prepared change: it survives a restart.
-    ///
-    /// # Errors
-    /// The state folder cannot be written; nothing changed.
-    pub fn keep(&mut self, change: Change) -> Result<(), Refused> {
-        self.store.store(&change.overrides)?;
+    /// Takes a prepared change over; the answer says whether it is stored, so that it survives a restart.
+    pub fn keep(&mut self, change: Change) -> Stored {
         self.overrides = change.overrides;
         self.loaded = change.loaded;
-        Ok(())
+        let content = serde_json::to_vec_pretty(&self.overrides).expect("plain data serializes");
+        self.state.store(OVERRIDES, content)
     }
 
     /// Reads file and environment anew.
@@ -127,7 +147,7 @@ impl Settings {
     /// A layer is invalid; what was in force stays in force.
     pub fn reload(&mut self) -> Result<&Loaded> {
         let base = Base::read(self.file.as_deref(), std::env::vars())?;
-        let loaded = base.resolve(&self.overrides)?;
+        let loaded = base.resolve_leniently(&self.overrides)?;
         self.base = base;
         self.loaded = loaded;
         Ok(&self.loaded)

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail};
 use rustix::fs::Mode;
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tokio::net::UnixListener;
 
@@ -22,14 +22,36 @@ pub struct BoundSocket {
 
 /// The file of a bound socket.
 #[derive(Debug)]
-pub struct SocketFile(PathBuf);
+pub struct SocketFile {
+    path: PathBuf,
+    /// Device and inode: another file of this name belongs to another daemon. `None` where it could not be looked at.
+    identity: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> Self {
+        Self { path: path.to_owned(), identity: identity(path) }
+    }
+
+    /// Whether its name still leads to it.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.identity.is_some() && identity(&self.path) == self.identity
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.0) {
-            tracing::debug!(path = %self.0.display(), %error, "socket file was already gone");
+        if !self.is_there() {
+            tracing::debug!(path = %self.path.display(), "the socket file is gone or another daemon's, and stays as it is");
+        } else if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "the socket file cannot be removed");
         }
     }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 /// Binds `path` with this mode and, if named, this group.
@@ -48,7 +70,7 @@ pub fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<BoundSocket> 
     rustix::process::umask(before);
     let listener = bound.with_context(|| format!("cannot listen on {shown}"))?;
     rustix::net::listen(&listener, BACKLOG.into()).with_context(|| format!("cannot listen on {shown}"))?;
-    let bound = BoundSocket { listener, file: SocketFile(path.to_owned()) };
+    let bound = BoundSocket { listener, file: SocketFile::of(path) };
     if let Some(name) = group {
         let gid = super::peer::group_id(name).with_context(|| format!("no group named \"{name}\" for {shown}"))?;
         std::os::unix::fs::chown(path, None, Some(gid)).with_context(|| format!("cannot give {shown} to {name}"))?;
@@ -111,6 +133,18 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists(), "a listener that died left its file");
         bind(&path, 0o600, None).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_successors_socket_is_not_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let first = bind(&path, 0o600, None).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let second = bind(&path, 0o600, None).unwrap();
+        assert!(!first.file.is_there() && second.file.is_there());
+        drop(first);
+        assert!(path.exists());
     }
 
     #[tokio::test]

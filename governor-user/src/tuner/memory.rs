@@ -1,10 +1,9 @@
 //! What a later life of the daemon has to know: what each raised listener's owner asked for, and which ones are left to
 //! an operator. Kept in the state folder for one boot of the machine, because cookies are counted anew at the next.
 
-use crate::config::overrides::replace;
 use crate::own_namespaces::boot_id;
+use crate::state::{StateDir, TUNER};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
 
 /// One listener that is not as its owner left it, or not to be touched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +44,7 @@ pub(super) struct Memory {
 /// Where it is kept.
 #[derive(Debug)]
 pub(super) struct Store {
-    path: PathBuf,
+    state: StateDir,
     boot: String,
     kept: Memory,
 }
@@ -53,18 +52,11 @@ pub(super) struct Store {
 impl Store {
     /// As it was left, if that was in this boot. A file that cannot be read is as good as none: it only means that what
     /// was raised before is taken for what owners asked for.
-    pub(super) fn open(state_dir: &Path) -> Self {
-        let path = state_dir.join("tuner.json");
+    pub(super) fn open(state: &StateDir) -> Self {
         let boot = boot_id();
-        let found = match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice::<Memory>(&bytes).unwrap_or_else(|error| {
-                tracing::warn!(path = %path.display(), %error, "what was raised before is not known");
-                Memory::default()
-            }),
-            Err(_) => Memory::default(),
-        };
+        let found = state.load::<Memory>(TUNER).unwrap_or_default();
         let kept = if found.boot == boot { found } else { Memory::default() };
-        Self { path, boot, kept }
+        Self { state: state.clone(), boot, kept }
     }
 
     /// What is kept.
@@ -72,16 +64,12 @@ impl Store {
         &self.kept
     }
 
-    /// Keeps this from now on. What cannot be written is logged: the journal has it too.
+    /// Keeps this from now on. Content that cannot be stored is stored later, and shown as unstored until then.
     pub(super) fn keep(&mut self, listeners: Vec<Kept>, caps: Vec<RaisedCap>) {
         let memory = Memory { boot: self.boot.clone(), listeners, caps };
-        if memory == self.kept {
-            return;
-        }
-        let text = serde_json::to_vec(&memory).expect("plain data serializes");
-        match replace(&self.path, &text) {
-            Ok(()) => self.kept = memory,
-            Err(error) => tracing::error!("a restart would not know what was raised: {error:#}"),
+        if memory != self.kept {
+            drop(self.state.store(TUNER, serde_json::to_vec(&memory).expect("plain data serializes")));
+            self.kept = memory;
         }
     }
 }
@@ -94,15 +82,17 @@ mod tests {
     fn what_is_kept_is_there_in_the_next_life_and_not_in_the_next_boot() {
         let folder = tempfile::tempdir().unwrap();
         let kept = Kept { netns: 1, cookie: 2, original: 5, set: Some(155), stood_down: false };
-        let mut store = Store::open(folder.path());
+        let state = StateDir::open(folder.path()).unwrap();
+        let mut store = Store::open(&state);
         assert!(store.kept().listeners.is_empty());
         store.keep(vec![kept.clone()], vec![RaisedCap { netns: 1, before: 128, after: 1024 }]);
-        let mut store = Store::open(folder.path());
+        drop((store, state));
+        let state = StateDir::open(folder.path()).unwrap();
+        let mut store = Store::open(&state);
         assert_eq!(store.kept().listeners, std::slice::from_ref(&kept));
         store.boot = "another".to_owned();
         store.keep(vec![kept], Vec::new());
-        assert_eq!(Store::open(folder.path()).kept().listeners, []);
-        std::fs::write(folder.path().join("tuner.json"), "{").unwrap();
-        assert_eq!(Store::open(folder.path()).kept().caps, []);
+        state.finish();
+        assert_eq!(Store::open(&state).kept().listeners, []);
     }
 }

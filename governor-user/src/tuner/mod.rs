@@ -25,8 +25,8 @@ use crate::daemon::messages::Message;
 use crate::kernel::view::Observation;
 use crate::metrics::Recorder;
 use crate::overload::Report;
+use crate::state::StateDir;
 use run::Runner;
-use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -55,14 +55,14 @@ impl Tuner {
     #[must_use]
     pub fn spawn(
         config: TunerConfig,
-        state_dir: &Path,
+        state: &StateDir,
         seen: watch::Receiver<Arc<Observation>>,
         reports: watch::Receiver<Arc<Report>>,
         recorder: Recorder,
         driver: mpsc::WeakSender<Message>,
     ) -> Self {
         let (asks, inbox) = mpsc::channel(INBOX);
-        tokio::spawn(Runner::new(config, state_dir, reports, recorder, driver).run(inbox, seen));
+        tokio::spawn(Runner::new(config, state, reports, recorder, driver).run(inbox, seen));
         Self(asks)
     }
 

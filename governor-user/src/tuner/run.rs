@@ -20,9 +20,9 @@ use crate::daemon::messages::Message;
 use crate::kernel::view::{Observation, Tier};
 use crate::metrics::Recorder;
 use crate::overload::{Evidence, Report, Thresholds, Verdict};
+use crate::state::StateDir;
 use governor_engine::time::{Duration, Instant};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
@@ -58,12 +58,12 @@ pub(super) struct Runner {
 impl Runner {
     pub(super) fn new(
         config: TunerConfig,
-        state_dir: &Path,
+        state: &StateDir,
         reports: watch::Receiver<Arc<Report>>,
         recorder: Recorder,
         driver: mpsc::WeakSender<Message>,
     ) -> Self {
-        let store = Store::open(state_dir);
+        let store = Store::open(state);
         let inherited = store.kept().listeners.iter().map(|kept| ((kept.netns, kept.cookie), kept.clone())).collect();
         let caps = store.kept().caps.iter().map(|cap| (cap.netns, cap.clone())).collect();
         Self {
@@ -73,7 +73,7 @@ impl Runner {
             begun: None,
             caps,
             reports,
-            journal: Journal::open(state_dir),
+            journal: Journal::open(state.path()),
             store,
             recorder,
             driver,

@@ -62,6 +62,9 @@ pub struct KeyOverride {
     pub set_by: String,
     /// When, RFC 3339.
     pub set_at: String,
+    /// Why it is not in force: the entry in the state folder cannot be read; `null` for one that holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
 }
 
 /// An override was set or taken away.

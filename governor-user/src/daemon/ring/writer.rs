@@ -3,9 +3,9 @@
 use super::{Chunk, PARTS, Shared};
 use rustix::fs::Mode;
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -88,9 +88,9 @@ impl Writer {
 
     /// Makes room and opens the next segment.
     fn next_segment(&self) -> io::Result<File> {
-        fs::create_dir_all(&self.folder)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let mut old = segments(&self.folder)?;
-        let next = old.last().map_or(1, |(number, _)| number + 1);
+        let next = old.last().map_or(1, |(number, _)| number.saturating_add(1));
         let size = |path: &PathBuf| fs::metadata(path).map_or(0, |metadata| metadata.len());
         let mut total: u64 = old.iter().map(|(_, path)| size(path)).sum();
         while !old.is_empty() && (total + self.bytes / PARTS > self.bytes || old.len() >= MOST_SEGMENTS) {

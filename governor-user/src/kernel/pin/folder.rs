@@ -1,6 +1,7 @@
 //! The folder of pins: who may use it and what lies in it. Taken by one process at a time by a lock that ends with the
 //! process, however it ends. Knows names of files, nothing of what they stand for.
 
+use crate::state::holder;
 use rustix::fs::{FlockOperation, flock, statfs};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File};
@@ -150,23 +151,6 @@ fn is_bpffs(path: &Path) -> bool {
     statfs(path).is_ok_and(|about| i128::from(about.f_type) == BPFFS)
 }
 
-/// The process that has locked the file, where `/proc/locks` tells.
-fn holder(handle: &File) -> Option<u32> {
-    let inode = handle.metadata().ok()?.ino();
-    holder_in(&fs::read_to_string("/proc/locks").ok()?, inode)
-}
-
-/// `1: FLOCK  ADVISORY  WRITE 1234 00:1b:5678 0 EOF`: process, device and inode. A process that this one cannot see is 0.
-fn holder_in(locks: &str, inode: u64) -> Option<u32> {
-    let suffix = format!(":{inode}");
-    locks.lines().find_map(|line| {
-        let mut fields = line.split_whitespace().skip(1);
-        let (kind, _, _) = (fields.next()?, fields.next()?, fields.next()?);
-        let (pid, file) = (fields.next()?, fields.next()?);
-        (kind == "FLOCK" && file.ends_with(&suffix)).then(|| pid.parse().ok())?.filter(|pid| *pid != 0)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,15 +163,5 @@ mod tests {
         assert!(!path.exists());
         assert!(matches!(Folder::existing(&path), Ok(None)));
         assert!(matches!(Folder::existing(folder.path()), Ok(None)));
-    }
-
-    #[test]
-    fn the_holder_of_a_lock_is_named_by_the_files_inode() {
-        let locks = "1: POSIX  ADVISORY  WRITE 7 00:1b:56 0 EOF\n2: FLOCK  ADVISORY  WRITE 1234 00:1b:56 0 EOF\n\
-                     2: -> FLOCK  ADVISORY  WRITE 9 00:1b:57 0 EOF\n3: FLOCK  ADVISORY  WRITE 0 00:1b:58 0 EOF\n";
-        assert_eq!(holder_in(locks, 56), Some(1234));
-        assert_eq!(holder_in(locks, 6), None);
-        assert_eq!(holder_in(locks, 57), None, "a process that waits has not got it");
-        assert_eq!(holder_in(locks, 58), None);
     }
 }
