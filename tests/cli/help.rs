@@ -37,6 +37,7 @@ fn help_lists_every_subcommand_and_the_exit_codes() {
       bypass       Let every request pass at once, counted
       tune         Backlogs that the tuner raised or leaves alone, and what it did
       config       The settings in effect
+      reload       Read the configuration again; an invalid one changes nothing (exit code 1)
       doctor       Check the daemon and the machine; without a daemon, only the machine (exit code 3)
       completions  Print a completion script
       help         Print this message or the help of the given subcommand(s)

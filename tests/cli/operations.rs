@@ -56,7 +56,7 @@ fn every_alert_is_listed_with_its_command_and_names_a_verdict() {
         lines.map(|value| value.trim().trim_matches('"').to_owned()).collect()
     };
     let (alerts, commands) = (values("alert:"), values("command:"));
-    assert_eq!((alerts.len(), commands.len()), (4, 4), "exactly four rules, each with its command");
+    assert_eq!((alerts.len(), commands.len()), (5, 5), "exactly five rules, each with its command");
     assert_eq!(names("\n## Alerts\n", "\n## Remove every trace\n", "| `"), alerts.iter().cloned().collect());
     for verdict in values("verdict:") {
         assert!(Verdict::ALL.iter().any(|known| verdict.contains(known.as_str())), "{verdict}");

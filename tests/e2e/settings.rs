@@ -2,11 +2,11 @@
 
 use crate::world::{client, daemon, lease, pool, refusal};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
-use support::daemon::Setup;
+use support::daemon::{Daemon, Setup, free_port};
 
-fn origin_of(daemon: &support::daemon::Daemon, key: &str) -> (serde_json::Value, serde_json::Value) {
+fn origin_of(daemon: &Daemon, key: &str) -> (Value, Value) {
     let entries = daemon.get("/v1/config");
     let entry = entries.as_array().unwrap().iter().find(|entry| entry["key"] == key).expect("the key is listed");
     (entry["value"].clone(), entry["origin"].clone())
@@ -34,7 +34,7 @@ fn a_class_is_changed_at_run_time_and_by_environment_and_an_org_may_have_no_valu
     let daemon = setup.start();
     assert_eq!(origin_of(&daemon, "classes.tier0.cap"), (json!(100), json!("built-in")));
     assert_eq!(origin_of(&daemon, "classes.tier1.cap"), (json!(7), json!("environment")));
-    let set = |key: &str, value: serde_json::Value| {
+    let set = |key: &str, value: Value| {
         daemon.request("PUT", &format!("/v1/settings/{key}"), Some(&json!({ "value": value })))
     };
     let (status, answer) = set("orgs.acme.cap", json!(5));
@@ -142,6 +142,114 @@ async fn a_reload_keeps_what_runs_and_a_broken_file_changes_nothing() {
     daemon.wait_for("/v1/pools", |pools| pools[0]["parked"] == 1);
     reload(&pool(1, 4, ""));
     crate::world::soon(waiting).await.expect("waiters are woken by a raised limit");
+}
+
+/// The entry of a key in `GET /v1/config`.
+fn entry(daemon: &Daemon, key: &str) -> Value {
+    let entries = daemon.get("/v1/config");
+    entries.as_array().unwrap().iter().find(|entry| entry["key"] == key).cloned().unwrap_or_default()
+}
+
+fn reload_event(daemon: &Daemon, action: &str) -> Value {
+    let found = |events: &Value| events.as_array().unwrap().iter().rev().find(|one| one["action"] == action).cloned();
+    found(&daemon.wait_for("/v1/events?last_seconds=600", |events| found(events).is_some())).unwrap()
+}
+
+#[test]
+fn a_reload_shows_what_is_in_force_and_what_waits_for_a_restart() {
+    let metrics = free_port();
+    let setup = Setup::new(&format!("[kernel]\naudit = \"9s\"\n{}", pool(1, 4, ""))).metrics(metrics);
+    let mut daemon = setup.start();
+    let after = "[kernel]\naudit = \"11s\"\n[overload]\nhold = \"3s\"\nmode = \"enforce\"\n\
+                 [cgroups.\"/a\"]\nmax_connections = 5\n";
+    std::fs::write(daemon.config_file(), format!("{after}{}", pool(1, 2, ""))).unwrap();
+    kill_process(Pid::from_raw(i32::try_from(daemon.pid()).unwrap()).unwrap(), Signal::HUP).unwrap();
+    let pools = daemon.wait_for("/v1/pools", |pools| pools[0]["capacity"] == 2);
+    assert_eq!(pools[0]["capacity"], 2);
+
+    // In force at once: never said to wait.
+    for (key, value) in [("overload.mode", json!("enforce")), ("pools.chat.members.m1.slots", json!(2))] {
+        let entry = entry(&daemon, key);
+        assert_eq!((&entry["value"], entry.get("pending")), (&value, None), "{key}: {entry}");
+    }
+    // Waiting: never shown as in force.
+    let waiting = [
+        ("kernel.audit", json!("9s"), json!("11s")),
+        ("overload.hold", json!("2s"), json!("3s")),
+        ("cgroups./a.max_connections", Value::Null, json!(5)),
+    ];
+    for (key, effective, pending) in &waiting {
+        let entry = entry(&daemon, key);
+        assert_eq!((&entry["value"], &entry["pending"]["value"]), (effective, pending), "{key}: {entry}");
+        assert_eq!(entry["pending"]["origin"], "file");
+    }
+    let status = daemon.get("/v1/status");
+    assert_eq!(status["pending"], json!(["cgroups./a.max_connections", "kernel.audit", "overload.hold"]));
+    let event = reload_event(&daemon, "reload");
+    assert_eq!((&event["by"], &event["before"]["kernel.audit"]), (&json!("SIGHUP"), &json!("9s")), "{event}");
+    assert_eq!(
+        (&event["after"]["overload.mode"], event["after"].get("node.cap")),
+        (&json!("enforce"), None),
+        "{event}"
+    );
+    assert!(event["reason"].as_str().unwrap().contains("after a restart: cgroups./a.max_connections, kernel.audit"));
+    let logged = daemon.log();
+    let line = logged.lines().find(|line| line.contains("wait for a restart")).expect("it is logged");
+    assert!(line.contains("kernel.audit") && !line.contains("overload.mode"), "{line}");
+
+    // The old value again: nothing waits.
+    std::fs::write(daemon.config_file(), format!("[kernel]\naudit = \"9s\"\n{}", pool(1, 2, ""))).unwrap();
+    let (status, answer) = daemon.request("POST", "/v1/reload", Some(&json!(null)));
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(daemon.get("/v1/status")["pending"], json!([]));
+
+    std::fs::write(daemon.config_file(), format!("{after}{}", pool(1, 2, ""))).unwrap();
+    daemon.restart().unwrap();
+    for (key, _, pending) in waiting {
+        let entry = entry(&daemon, key);
+        assert_eq!((&entry["value"], entry.get("pending")), (&pending, None), "{key} after the restart: {entry}");
+    }
+}
+
+#[test]
+fn a_pool_that_becomes_unlimited_by_a_reload_is_in_force_at_once() {
+    let daemon = daemon(1, 1, "");
+    std::fs::write(daemon.config_file(), "[pools.chat]\nunlimited = true\n").unwrap();
+    let output = daemon.ctl(&["reload"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(daemon.get("/v1/pools")[0]["unlimited"], true);
+    assert_eq!(daemon.get("/v1/status")["pending"], json!([]));
+    assert_eq!(entry(&daemon, "pools.chat.unlimited")["value"], true);
+}
+
+#[test]
+fn a_failed_reload_is_shown_until_one_succeeds() {
+    let metrics = free_port();
+    let daemon = Setup::new(&pool(1, 4, "")).metrics(metrics).start();
+    let scrape = || crate::metrics::text(metrics);
+    std::fs::write(daemon.config_file(), "[node]\ncap = -1\n").unwrap();
+    let output = daemon.ctl(&["reload"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said.contains("governor.toml:2") && said.contains("the configuration in force stays"), "{said}");
+    let failure = daemon.get("/v1/status")["reload_failure"].clone();
+    assert!(failure["error"].as_str().is_some_and(|error| error.contains("governor.toml:2")), "{failure}");
+    let shown = |arguments: &[&str]| String::from_utf8_lossy(&daemon.ctl(arguments).stdout).into_owned();
+    assert!(shown(&["status"]).contains("governor.toml:2"));
+    assert!(shown(&["doctor"]).contains("changed nothing"));
+    assert!(scrape().contains("governor_reload_failed 1"), "the alert GovernorReloadFailed");
+    assert!(reload_event(&daemon, "reload-failed")["reason"].as_str().unwrap().contains("governor.toml:2"));
+
+    std::fs::remove_file(daemon.config_file()).unwrap();
+    assert_eq!(daemon.request("POST", "/v1/reload", Some(&json!(null))).0, 400);
+    let failure = daemon.get("/v1/status")["reload_failure"].clone();
+    assert!(failure["error"].as_str().is_some_and(|error| error.contains("No such file")), "{failure}");
+
+    std::fs::write(daemon.config_file(), pool(1, 3, "")).unwrap();
+    assert!(daemon.ctl(&["reload"]).status.success());
+    assert_eq!(daemon.get("/v1/status")["reload_failure"], Value::Null);
+    assert!(scrape().contains("governor_reload_failed 0"));
+    assert!(!shown(&["doctor"]).contains("changed nothing"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

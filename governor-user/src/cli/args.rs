@@ -173,6 +173,8 @@ pub(super) enum Command {
         #[arg(long)]
         origin: bool,
     },
+    /// Read the configuration again; an invalid one changes nothing (exit code 1)
+    Reload,
     /// Check the daemon and the machine; without a daemon, only the machine (exit code 3)
     Doctor {
         /// Remove what a governord that is gone has left, sockets and what it pinned in the kernel; nothing while one runs

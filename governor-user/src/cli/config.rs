@@ -24,9 +24,16 @@ pub(super) fn layer(origin: Origin) -> &'static str {
 pub(super) fn plain(entries: &[ConfigEntry], style: Style) -> String {
     let mut table = Table::new(&[Column::text("KEY").rank(0).least(24), Column::text("VALUE").rank(0)]);
     for entry in entries {
-        table.row([entry.key.clone(), value(&entry.value)]);
+        table.row([entry.key.clone(), with_pending(entry, style)]);
     }
     table.text(style, "no settings")
+}
+
+/// The value in force and, where a restart would change it, the one after it.
+fn with_pending(entry: &ConfigEntry, style: Style) -> String {
+    let pending = entry.pending.as_ref().map(|pending| format!("{} after a restart", value(&pending.value)));
+    let pending = pending.map(|pending| format!(" ({})", style.yellow(&pending)));
+    value(&entry.value) + &pending.unwrap_or_default()
 }
 
 pub(super) fn with_origin(entries: &[ConfigEntry], style: Style) -> String {
@@ -39,7 +46,7 @@ pub(super) fn with_origin(entries: &[ConfigEntry], style: Style) -> String {
     for entry in entries {
         table.row([
             entry.key.clone(),
-            value(&entry.value),
+            with_pending(entry, style),
             layer(entry.origin).to_owned(),
             or_dash(entry.detail.as_deref()),
         ]);
@@ -50,6 +57,7 @@ pub(super) fn with_origin(entries: &[ConfigEntry], style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::api::PendingValue;
     use serde_json::json;
 
     #[test]
@@ -59,6 +67,7 @@ mod tests {
             value,
             origin,
             detail: detail.map(str::to_owned),
+            pending: None,
         };
         let entries = [
             entry("node.cap", json!(1000), Origin::BuiltIn, None),
@@ -73,6 +82,12 @@ mod tests {
         node.max_parked        250             environment  GOVERNOR_NODE_MAX_PARKED
         overload.ports         ["443","8443"]  override     set 5m ago by uid 0
         "#);
+        let pending = PendingValue { value: json!(50), origin: Origin::File, detail: None };
+        let entry = ConfigEntry { pending: Some(pending), ..entries[0].clone() };
+        insta::assert_snapshot!(plain(&[entry], Style::PLAIN), @"
+        KEY       VALUE
+        node.cap  1000 (50 after a restart)
+        ");
         insta::assert_snapshot!(plain(&entries[..2], Style::PLAIN), @"
         KEY                    VALUE
         node.cap               1000

@@ -31,6 +31,7 @@ mod namespaces;
 #[cfg(test)]
 mod narrow;
 mod pools;
+mod reload;
 mod render;
 mod run;
 mod set;

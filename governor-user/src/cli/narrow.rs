@@ -204,7 +204,7 @@ fn admission_tables(style: Style) -> Vec<String> {
         reason: Some(text()),
         set_by: "uid 4294967295".into(),
         set_at: "2026-03-01T12:00:00Z".into(),
-            invalid: None,
+        invalid: None,
     };
     let setting = SettingAdvice {
         fair_share: FairShare::EqualSplit(100),
@@ -275,6 +275,7 @@ fn other_tables(style: Style) -> Vec<String> {
         value: text().into(),
         origin: Origin::Environment,
         detail: Some(text()),
+        pending: None,
     };
     let event = Event {
         at: "2026-03-01T12:00:00Z".into(),

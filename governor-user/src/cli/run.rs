@@ -7,7 +7,7 @@ use super::command::command;
 use super::render::Style;
 use super::{
     advise, bypass, cgroups, clean, completions, config, doctor, events, explain, explain_listener, key, keys, leases,
-    listeners, manual, namespaces, pools, set, status, tune,
+    listeners, manual, namespaces, pools, reload, set, status, tune,
 };
 use crate::control::api::KeyOverrideRequest;
 use crate::wording::chain;
@@ -106,6 +106,7 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
         Command::Tune { dry_run: true, .. } => tune::dry_run(&ctl),
         Command::Tune { last, .. } => tune::run(&ctl, last),
         Command::Config { origin } => config::run(&ctl, origin),
+        Command::Reload => reload::run(&ctl),
         Command::Doctor { clean: false, .. } => doctor::run(&ctl),
         Command::Doctor { clean: true, config } => clean::run(&ctl, config),
         Command::Manual { folder } => manual::run(&folder),

@@ -54,6 +54,12 @@ pub(super) fn text(status: &Status, style: Style) -> String {
     for lost in &status.lost {
         facts.add("leaks", style.yellow(&leaks(lost)));
     }
+    if let Some(failure) = &status.reload_failure {
+        facts.add("reload", style.red(&format!("failed at {}: {}", failure.at, failure.error)));
+    }
+    if !status.pending.is_empty() {
+        facts.add("pending", style.yellow(&format!("{}: in force after a restart", status.pending.join(", "))));
+    }
     for one in &status.state.unstored {
         let line = format!("{} is in force and not stored: {}; a restart undoes it", one.file, one.error);
         facts.add("state", style.red(&line));
@@ -211,6 +217,8 @@ pub(super) mod tests {
             kernel: Health { audits: 40, ..Health::default() },
             pins: Pins::default(),
             state: crate::control::api::StateHealth::default(),
+            reload_failure: None,
+            pending: Vec::new(),
             warnings: Vec::new(),
         }
     }

@@ -62,7 +62,7 @@ impl ConfigError {
     #[must_use]
     pub fn in_one_line(&self) -> String {
         match self {
-            Self::Unreadable { .. } => self.to_string(),
+            Self::Unreadable { source, .. } => format!("{self}: {source}"),
             Self::Invalid(problems) => problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
         }
     }

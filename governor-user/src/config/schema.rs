@@ -21,24 +21,26 @@ pub struct Setting {
     pub default: Option<&'static str>,
     /// Whether `governorctl set` may change it at run time.
     pub live: bool,
+    /// Whether a reload puts a new value in force. Any other value waits for a restart.
+    pub reloaded: bool,
     /// What it means, one sentence.
     pub doc: &'static str,
 }
 
 const fn fixed(key: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Setting {
-    Setting { key, kind, default: Some(default), live: false, doc }
+    Setting { key, kind, default: Some(default), live: false, reloaded: false, doc }
 }
 
 const fn live(key: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Setting {
-    Setting { key, kind, default: Some(default), live: true, doc }
+    Setting { key, kind, default: Some(default), live: true, reloaded: true, doc }
 }
 
 const fn optional(key: &'static str, kind: Kind, doc: &'static str) -> Setting {
-    Setting { key, kind, default: None, live: false, doc }
+    Setting { key, kind, default: None, live: false, reloaded: false, doc }
 }
 
 const fn live_optional(key: &'static str, kind: Kind, doc: &'static str) -> Setting {
-    Setting { key, kind, default: None, live: true, doc }
+    Setting { key, kind, default: None, live: true, reloaded: true, doc }
 }
 
 const COUNT: Kind = Kind::Integer { min: 0, max: 1_000_000 };
@@ -95,7 +97,7 @@ const SETTINGS: &[Setting] = &[
         "127.0.0.1:9464",
         "Address of /metrics and /healthz; \"off\" opens none.",
     ),
-    fixed("daemon.drain_timeout", Kind::Duration { min_ms: 0 }, "2s", "How long a stop waits for leases to end."),
+    live("daemon.drain_timeout", Kind::Duration { min_ms: 0 }, "2s", "How long a stop waits for leases to end."),
     live("node.cap", COUNT, "1000", "Counted requests, granted or parked, at most; 0 disables the cap."),
     live("node.max_parked", COUNT, "500", "Parked requests of all pools at most; over it the answer is 529."),
     live(
@@ -160,12 +162,16 @@ const SETTINGS: &[Setting] = &[
         "/sys/fs/bpf/governor",
         "Folder of the pins, for one governord; its parent is on a bpffs that is already mounted.",
     ),
-    fixed(
-        "pools.*.unlimited",
-        Kind::Bool,
-        "false",
-        "The pool has no gate: every request passes at once and is counted. Such a pool has no members.",
-    ),
+    // Not at run time: only the file can add or remove the members that decide whether it is valid.
+    Setting {
+        reloaded: true,
+        ..fixed(
+            "pools.*.unlimited",
+            Kind::Bool,
+            "false",
+            "The pool has no gate: every request passes at once and is counted. Such a pool has no members.",
+        )
+    },
     live(
         "pools.*.fair_share",
         Kind::FairShare,

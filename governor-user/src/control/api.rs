@@ -16,6 +16,7 @@
 //! | `GET /v1/explain/{id}` | | [`Decision`]; 404 for an unknown id |
 //! | `GET /v1/advise` | [`AdviceQuery`] | [`Advice`] |
 //! | `GET /v1/config` | | array of [`ConfigEntry`] |
+//! | `POST /v1/reload` | | [`Reload`]; 400 where the configuration is not valid, and nothing changed |
 //! | `PUT /v1/settings/{key}` | [`Setting`] | [`Warned`] [`SettingChange`] |
 //! | `DELETE /v1/settings/{key}` | | [`Warned`] [`SettingChange`] |
 //! | `GET /v1/overrides` | | array of [`KeyOverride`] |
@@ -52,7 +53,9 @@ pub use decisions::{Advice, AdviceQuery, Decision, Numbers, Outcome, PoolAdvice,
 pub use keys::{Event, EventsQuery, KeyOverride, KeyOverrideChange, KeyOverrideRequest, KeySetting};
 pub use listeners::ListenerRow;
 use serde::{Deserialize, Serialize};
-pub use settings::{BypassRequest, ConfigEntry, Origin, Setting, SettingChange};
+pub use settings::{
+    BypassRequest, ConfigEntry, Origin, PendingValue, Reload, ReloadChange, ReloadFailure, Setting, SettingChange,
+};
 pub use tuner::{
     ListenerName, TunedListener, Tuner, TunerAction, TunerJournalQuery, TunerPlan, TunerRecord, TunerResume,
     TunerResumed, TunerState,
@@ -119,6 +122,12 @@ pub struct Status {
     /// The state folder.
     #[serde(default)]
     pub state: StateHealth,
+    /// The last reload, if it changed nothing because the configuration was not valid.
+    #[serde(default)]
+    pub reload_failure: Option<ReloadFailure>,
+    /// Settings whose newest value waits for a restart, by key.
+    #[serde(default)]
+    pub pending: Vec<String>,
     /// What the configuration asks for that cannot work as written, one line each.
     pub warnings: Vec<String>,
 }

@@ -2,6 +2,7 @@
 //! `governorctl`, which can do that without a daemon.
 
 use super::api::{Check, CheckStatus, StateHealth, Tuner, TunerState};
+use crate::daemon::settings::Settings;
 use crate::daemon::view::View;
 use crate::kernel::view::{Health, HookEvent, HookView, Observation, PinState, PinsView};
 use crate::own_namespaces::proc_is_ours;
@@ -14,7 +15,7 @@ pub fn checks(
     seen: &Observation,
     tuner: Option<&Tuner>,
     state: &StateHealth,
-    warnings: &[String],
+    settings: &Settings,
 ) -> Vec<Check> {
     let mut checks = vec![tier(seen)];
     checks.extend(seen.hooks.iter().map(hook));
@@ -49,8 +50,26 @@ pub fn checks(
     checks.extend(stored(state));
     checks.extend(unseen_processes(view));
     checks.extend(foreign_proc());
-    checks.extend(warnings.iter().map(|warning| check("configuration", CheckStatus::Warn, warning, None)));
+    checks.extend(configuration(settings));
+    checks.extend(
+        settings.loaded().warnings.iter().map(|warning| check("configuration", CheckStatus::Warn, warning, None)),
+    );
     checks
+}
+
+/// A reload that failed, and what waits for a restart.
+fn configuration(settings: &Settings) -> Vec<Check> {
+    let failed = settings.reload_failure().map(|failure| {
+        let detail = format!("the reload of {} changed nothing: {}", failure.at, failure.error);
+        check("configuration", CheckStatus::Fail, detail, Some("correct it, then governorctl reload"))
+    });
+    let keys: Vec<String> =
+        settings.shown().filter(|shown| shown.pending.is_some()).map(|shown| shown.path.join(".")).collect();
+    let pending = (!keys.is_empty()).then(|| {
+        let detail = format!("changed and not in force until a restart: {}", keys.join(", "));
+        check("configuration", CheckStatus::Warn, detail, Some("restart governord; proxies keep their leases"))
+    });
+    failed.into_iter().chain(pending).collect()
 }
 
 /// What a restart loses, and what the last one lost.

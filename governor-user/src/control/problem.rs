@@ -1,6 +1,7 @@
 //! Refusals of the control API: a status, a sentence and, where there is one, a hint. Knows no route.
 
 use super::api;
+use crate::daemon::reload::ReloadError;
 use crate::daemon::settings::Refused;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -50,6 +51,18 @@ impl From<Refused> for Problem {
             Refused::Unknown { nearest: Some(name), .. } => problem.hint(format!("did you mean \"{name}\"?")),
             Refused::Unknown { nearest: None, .. } => problem.hint("governorctl config lists every setting"),
             Refused::Fixed { .. } | Refused::NotOverridden { .. } | Refused::Invalid(_) => problem,
+        }
+    }
+}
+
+impl From<ReloadError> for Problem {
+    fn from(error: ReloadError) -> Self {
+        match error {
+            ReloadError::Invalid(invalid) => {
+                let message = format!("the configuration is not valid: {}", invalid.in_one_line());
+                Self::new(StatusCode::BAD_REQUEST, message).hint("nothing changed: the configuration in force stays")
+            }
+            ReloadError::Stopping => Self::stopping(),
         }
     }
 }

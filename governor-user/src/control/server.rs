@@ -10,6 +10,7 @@ use crate::daemon::audit::event;
 use crate::daemon::clock;
 use crate::daemon::demand;
 use crate::daemon::handle::Handle;
+use crate::daemon::reload;
 use crate::kernel::groups::groups;
 use crate::proxy::peer::Peer;
 use axum::extract::connect_info::Connected;
@@ -51,6 +52,7 @@ pub fn routes(handle: Handle) -> Router {
         .route("/v1/explain/{id}", get(explain))
         .route("/v1/advise", get(advise))
         .route("/v1/config", get(config))
+        .route("/v1/reload", post(reload))
         .route("/v1/settings/{key}", put(set).delete(unset))
         .route("/v1/overrides", get(keys::list))
         .route("/v1/overrides/{key}", put(keys::set).delete(keys::clear))
@@ -68,14 +70,7 @@ pub fn routes(handle: Handle) -> Router {
 async fn status(State(handle): State<Handle>) -> Answer<api::Status> {
     let view = handle.view().await.ok_or_else(Problem::stopping)?;
     let settings = handle.settings().lock().await;
-    Ok(Json(views::status(
-        &view,
-        &handle.observation(),
-        &handle.report(),
-        handle.started(),
-        handle.state(),
-        &settings.loaded().warnings,
-    )))
+    Ok(Json(views::status(&view, &handle.observation(), &handle.report(), handle.started(), handle.state(), &settings)))
 }
 
 async fn listeners(
@@ -213,7 +208,13 @@ async fn advise(
 }
 
 async fn config(State(handle): State<Handle>) -> Json<Vec<api::ConfigEntry>> {
-    Json(views::config(&handle.settings().lock().await.loaded().settings))
+    Json(views::config(&*handle.settings().lock().await))
+}
+
+/// `POST /v1/reload`.
+async fn reload(State(handle): State<Handle>, ConnectInfo(caller): ConnectInfo<Caller>) -> Answer<api::Reload> {
+    let by = writer(caller)?;
+    Ok(Json(reload::reload(&handle, &by).await?))
 }
 
 async fn set(
@@ -283,8 +284,7 @@ async fn doctor(State(handle): State<Handle>) -> Answer<Vec<api::Check>> {
     let tuner = handle.tuner().view().await;
     let settings = handle.settings().lock().await;
     let state = views::state_health(handle.state());
-    let warnings = &settings.loaded().warnings;
-    Ok(Json(super::doctor::checks(&view, &handle.observation(), tuner.as_ref(), &state, warnings)))
+    Ok(Json(super::doctor::checks(&view, &handle.observation(), tuner.as_ref(), &state, &settings)))
 }
 
 /// Names the caller if it may write.

@@ -5,11 +5,12 @@ mod decision;
 mod setting;
 
 pub use decision::{decision, numbers};
-pub use setting::{change, config};
+pub use setting::{change, config, pending, reload_change};
 
 use super::api;
 use super::verdicts;
 use crate::config::Names;
+use crate::daemon::settings::Settings;
 use crate::daemon::translate;
 use crate::daemon::view::View;
 use crate::kernel::view::Observation;
@@ -32,7 +33,7 @@ pub fn status(
     report: &Report,
     started: Instant,
     state: &StateDir,
-    warnings: &[String],
+    settings: &Settings,
 ) -> api::Status {
     api::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -50,6 +51,10 @@ pub fn status(
         troubled: verdicts::troubled(report),
         bypass: bypass(view),
         state: state_health(state),
+        reload_failure: settings
+            .reload_failure()
+            .map(|failure| api::ReloadFailure { error: failure.error.clone(), at: failure.at.clone() }),
+        pending: pending(settings),
         draining: view.draining,
         sessions: view
             .sessions
@@ -84,7 +89,7 @@ pub fn status(
             .collect(),
         kernel: seen.health,
         pins: pins(seen),
-        warnings: warnings.to_vec(),
+        warnings: settings.loaded().warnings.clone(),
     }
 }
 

@@ -29,6 +29,7 @@ pub mod messages;
 mod orders;
 pub mod page;
 mod recording;
+pub mod reload;
 mod requests;
 pub mod ring;
 pub mod settings;
@@ -238,7 +239,8 @@ async fn signals(
     loop {
         tokio::select! {
             _ = hangup.recv() => {
-                reload(handle).await;
+                // It has reported what is wrong.
+                drop(reload::reload(handle, "SIGHUP").await);
                 continue;
             }
             _ = terminate.recv() => {}
@@ -249,33 +251,6 @@ async fn signals(
         tracing::info!(within = ?within, "stopping: waiting for leases to end");
         // A driver that is gone has ended the daemon already.
         drop(inbox.send(Message::Stop { within }).await);
-    }
-}
-
-/// All or nothing: an invalid configuration changes nothing.
-async fn reload(handle: &Handle) {
-    let mut settings = handle.settings().lock().await;
-    let before = settings.loaded().config.clone();
-    match settings.reload() {
-        Ok(loaded) => {
-            for warning in &loaded.warnings {
-                tracing::warn!("{warning}");
-            }
-            let after = &loaded.config;
-            if (&after.daemon, &after.kernel, &after.overload, &after.cgroups)
-                != (&before.daemon, &before.kernel, &before.overload, &before.cgroups)
-            {
-                tracing::warn!("daemon, kernel, overload and cgroups settings take effect at the next start");
-            }
-            // Still locked: a setting changed meanwhile must not be undone by an older policy.
-            if handle.obey(after).await.is_some() {
-                tracing::info!("configuration reloaded");
-            }
-        }
-        Err(error) => {
-            handle.recorder().reload_failed();
-            tracing::error!("configuration not reloaded, the one in force stays: {error:#}");
-        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! The settings in force: layers read once, overrides on top, all-or-nothing changes. Knows files and layers; obeying a
 //! new policy is the driver's part.
 
-use crate::config::layers::{Effective, Origin};
-use crate::config::{Base, ConfigError, Loaded, Override, schema};
+use crate::config::layers::{self, Effective, Origin};
+use crate::config::schema;
+use crate::config::{Base, ConfigError, Loaded, Override};
 use crate::state::{self, OVERRIDES, StateDir, Stored};
 use anyhow::Result;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Layers and overrides.
@@ -15,6 +17,42 @@ pub struct Settings {
     overrides: Vec<Override>,
     state: StateDir,
     loaded: Loaded,
+    /// The settings that only a start reads, as the start read them.
+    started: layers::Settings,
+    failure: Option<ReloadFailure>,
+}
+
+/// The last reload changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReloadFailure {
+    /// What was wrong.
+    pub error: String,
+    /// When, RFC 3339.
+    pub at: String,
+}
+
+/// One setting that a reload changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// Its path.
+    pub path: Vec<String>,
+    /// As it was; `None`: it had no value.
+    pub before: Option<Effective>,
+    /// As it is now.
+    pub after: Option<Effective>,
+    /// Whether it waits for a restart.
+    pub is_pending: bool,
+}
+
+/// One setting as it is in force and as a restart would have it.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    /// Its path.
+    pub path: &'a [String],
+    /// In force; `None`: it has no value.
+    pub effective: Option<&'a Effective>,
+    /// After a restart, where that differs.
+    pub pending: Option<Option<&'a Effective>>,
 }
 
 /// Why a change was refused; what was in force stays in force.
@@ -68,7 +106,9 @@ impl Settings {
         let state = StateDir::open(&base.resolve(&[])?.config.daemon.state_dir)?;
         let overrides: Vec<Override> = state.load(OVERRIDES).unwrap_or_default();
         let loaded = base.resolve_leniently(&overrides)?;
-        Ok(Self { file, base, overrides, state, loaded })
+        let started = loaded.settings.iter().filter(|(path, _)| !is_reloaded(path));
+        let started = started.map(|(path, effective)| (path.clone(), effective.clone())).collect();
+        Ok(Self { file, base, overrides, state, loaded, started, failure: None })
     }
 
     /// Reads the same and changes nothing, also beside a running daemon.
@@ -93,7 +133,28 @@ impl Settings {
         &self.state
     }
 
-    /// What is in force.
+    /// Every setting, in force and after a restart.
+    pub fn shown(&self) -> impl Iterator<Item = Shown<'_>> {
+        let gone = self.started.keys().filter(|path| !self.loaded.settings.contains_key(*path));
+        let paths: BTreeSet<&Vec<String>> = self.loaded.settings.keys().chain(gone).collect();
+        paths.into_iter().map(|path| {
+            let newest = self.loaded.settings.get(path);
+            if is_reloaded(path) {
+                return Shown { path, effective: newest, pending: None };
+            }
+            let effective = self.started.get(path);
+            let differs = effective.map(|one| &one.value) != newest.map(|one| &one.value);
+            Shown { path, effective, pending: differs.then_some(newest) }
+        })
+    }
+
+    /// Why the last reload changed nothing, if it did not.
+    #[must_use]
+    pub fn reload_failure(&self) -> Option<&ReloadFailure> {
+        self.failure.as_ref()
+    }
+
+    /// The newest configuration. Settings that only a start reads may not be in force, see [`Self::shown`].
     #[must_use]
     pub fn loaded(&self) -> &Loaded {
         &self.loaded
@@ -141,16 +202,32 @@ impl Settings {
         self.state.store(OVERRIDES, content)
     }
 
-    /// Reads file and environment anew.
+    /// Reads file and environment anew; what changed.
     ///
     /// # Errors
-    /// A layer is invalid; what was in force stays in force.
-    pub fn reload(&mut self) -> Result<&Loaded> {
-        let base = Base::read(self.file.as_deref(), std::env::vars())?;
-        let loaded = base.resolve_leniently(&self.overrides)?;
+    /// A layer is invalid; what was in force stays in force, and [`Self::reload_failure`] says why.
+    pub fn reload(&mut self, at: &str) -> Result<Vec<Changed>, ConfigError> {
+        let read = Base::read(self.file.as_deref(), std::env::vars())
+            .and_then(|base| Ok((base.resolve_leniently(&self.overrides)?, base)));
+        let (loaded, base) = read.inspect_err(|error| {
+            self.failure = Some(ReloadFailure { error: error.in_one_line(), at: at.to_owned() });
+        })?;
+        self.failure = None;
         self.base = base;
-        self.loaded = loaded;
-        Ok(&self.loaded)
+        let before = std::mem::replace(&mut self.loaded, loaded).settings;
+        let after = &self.loaded.settings;
+        let paths: BTreeSet<&Vec<String>> = before.keys().chain(after.keys()).collect();
+        let changed = paths.into_iter().filter_map(|path| {
+            let (before, after) = (before.get(path), after.get(path));
+            let differs = before.map(|one| &one.value) != after.map(|one| &one.value);
+            differs.then(|| Changed {
+                path: path.clone(),
+                before: before.cloned(),
+                after: after.cloned(),
+                is_pending: !is_reloaded(path),
+            })
+        });
+        Ok(changed.collect())
     }
 
     /// The path of a key, whether or not it has a value now.
@@ -169,6 +246,10 @@ impl Settings {
         };
         self.base.path_of(key).ok_or_else(unknown)
     }
+}
+
+fn is_reloaded(path: &[String]) -> bool {
+    schema::setting(path).is_some_and(|row| row.reloaded)
 }
 
 /// Where a value comes from, in words: file and line, variable, or who set it.

@@ -11,6 +11,7 @@ use crate::overload::Report;
 use governor_common::wire::reply::Level;
 use governor_engine::io::Reason;
 use governor_engine::snapshot::{MemberState, PoolView};
+use std::sync::atomic::Ordering;
 
 /// Keys, and orgs, with a series of their own per pool; the rest are summed as `other`.
 const TOP_KEYS: usize = 10;
@@ -106,6 +107,11 @@ fn node(page: &mut Page, view: &View, recorder: &Recorder) {
         "reload_failures",
         "Reloads that changed nothing because the configuration is not valid",
         vec![(Vec::new(), recorder.reload_failures.get())],
+    );
+    page.gauge(
+        "reload_failed",
+        "1 while the last reload changed nothing because the configuration is not valid",
+        one(f64::from(u8::from(recorder.is_stale.load(Ordering::Relaxed)))),
     );
     page.histogram(
         "park_wait_seconds",

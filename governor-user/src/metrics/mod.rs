@@ -15,6 +15,7 @@ use governor_engine::time::Duration;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bounds of the wait histogram in seconds: powers of 2 from 1 ms to 65 s, cut so that they are also bounds of a native
@@ -29,6 +30,8 @@ pub struct Recorder {
     waits: Histogram,
     rejected: Counter,
     reload_failures: Counter,
+    /// The last reload failed.
+    is_stale: Arc<AtomicBool>,
     tuner: Arc<Mutex<TunerFigures>>,
     /// By pool and reason; both are bounded by the configuration.
     light_refusals: Arc<Mutex<BTreeMap<(String, &'static str), u64>>>,
@@ -57,6 +60,7 @@ impl Default for Recorder {
             waits: Histogram::new(wait_bounds()),
             rejected: Counter::default(),
             reload_failures: Counter::default(),
+            is_stale: Arc::default(),
             tuner: Arc::default(),
             light_refusals: Arc::default(),
         }
@@ -88,6 +92,12 @@ impl Recorder {
     /// A configuration was to be reloaded and is not valid.
     pub fn reload_failed(&self) {
         self.reload_failures.inc();
+        self.is_stale.store(true, Ordering::Relaxed);
+    }
+
+    /// A configuration was reloaded.
+    pub fn reloaded(&self) {
+        self.is_stale.store(false, Ordering::Relaxed);
     }
 
     /// The tuner shows what it did.

@@ -6,6 +6,11 @@ use governor_engine::policy::{ClassPolicy, Entitlement};
 
 const WEIGHT: Kind = Kind::Integer { min: 1, max: Entitlement::MOST_WEIGHT };
 
+/// Not at run time: overrides are named by it.
+const fn identity(key: &'static str, doc: &'static str) -> Setting {
+    Setting { reloaded: true, ..optional(key, Kind::Identity, doc) }
+}
+
 /// Every setting of classes, orgs and keys, in the order of the generated file.
 pub(super) const ROWS: &[Setting] = &[
     live_optional(
@@ -19,19 +24,11 @@ pub(super) const ROWS: &[Setting] = &[
         COUNT,
         "Slots of a pool each of its orgs gets whenever one is free, whatever its share, under max-min; 0 unless set.",
     ),
-    optional(
-        "orgs.*.id",
-        Kind::Identity,
-        "Keyed hash of the org as governorctl keys shows it; the section's name is yours to choose.",
-    ),
+    identity("orgs.*.id", "Keyed hash of the org as governorctl keys shows it; the section's name is yours to choose."),
     live_optional("orgs.*.cap", COUNT, "Requests of this org at most, instead of its class's ceiling; 0 is no cap."),
     live_optional("orgs.*.weight", WEIGHT, "Weight of this org, instead of its class's."),
     live_optional("orgs.*.floor", COUNT, "Floor of this org, instead of its class's."),
-    optional(
-        "keys.*.id",
-        Kind::Identity,
-        "Keyed hash of the key as governorctl keys shows it; the section's name is yours to choose.",
-    ),
+    identity("keys.*.id", "Keyed hash of the key as governorctl keys shows it; the section's name is yours to choose."),
     live_optional("keys.*.cap", COUNT, "Requests of this key at most; 0 is no cap."),
     live_optional("keys.*.weight", WEIGHT, "Weight of this key: of its share without an org, of its turn within one."),
     live_optional("keys.*.floor", COUNT, "Floor of this key: of its share without an org, of its turn within one."),

@@ -14,6 +14,51 @@ pub struct ConfigEntry {
     pub origin: Origin,
     /// Where in that layer: file and line, variable name, or when it was set.
     pub detail: Option<String>,
+    /// What a restart puts in force instead; absent where that is the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<PendingValue>,
+}
+
+/// A value that waits for a restart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PendingValue {
+    /// As the file would write it; `null`: it will have no value.
+    pub value: Value,
+    /// Which layer it comes from.
+    pub origin: Origin,
+    /// Where in that layer.
+    pub detail: Option<String>,
+}
+
+/// What a reload changed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reload {
+    /// The settings with another value than before, by key.
+    pub changes: Vec<ReloadChange>,
+    /// What is odd but usable, one line each.
+    pub warnings: Vec<String>,
+}
+
+/// One setting with another value than before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReloadChange {
+    /// Dotted key.
+    pub key: String,
+    /// As it was; `null` where it had no value.
+    pub before: Value,
+    /// As it is now.
+    pub after: Value,
+    /// It waits for a restart.
+    pub pending: bool,
+}
+
+/// A reload that changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReloadFailure {
+    /// What was wrong.
+    pub error: String,
+    /// When, RFC 3339.
+    pub at: String,
 }
 
 /// Layer of the configuration; later ones win.
