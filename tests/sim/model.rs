@@ -77,11 +77,19 @@ struct Member {
     overloaded: Option<Instant>,
 }
 
+/// The identity of a request below its org.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Id {
+    Key(KeyId),
+    /// The one that all requests of a pool share that name no key.
+    Anonymous(PoolId),
+}
+
 /// Who a share is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Unit {
     Org(OrgId),
-    Key(KeyId),
+    Key(Id),
 }
 
 /// What is known of an org's tier.
@@ -97,8 +105,19 @@ struct Tier {
 /// Who a request or a lease is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Who {
-    key: Option<KeyId>,
+    /// `None`: it names no key, in a pool that lets such requests bypass the share.
+    key: Option<Id>,
     org: Option<OrgId>,
+}
+
+impl Who {
+    /// The key it names.
+    fn named(self) -> Option<KeyId> {
+        match self.key? {
+            Id::Key(key) => Some(key),
+            Id::Anonymous(_) => None,
+        }
+    }
 }
 
 /// `None`: every member of the pool.

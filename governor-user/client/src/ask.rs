@@ -45,7 +45,7 @@ impl Parent {
 }
 
 impl AcquireRequest {
-    /// One ordinary slot of `pool`, without a key: it bypasses fair share and counts in the pool. The line that calls this
+    /// One ordinary slot of `pool`, without a key: judged under the identity that all such requests share. The line that calls this
     /// is the request's [`site`](Self::site) until another is named.
     #[must_use]
     #[track_caller]

@@ -44,7 +44,8 @@ struct Running {
 #[derive(Debug, Default)]
 struct PoolCount {
     in_flight: u32,
-    keys: BTreeMap<KeyHash, u32>,
+    /// `None`: the identity that requests without a key share.
+    keys: BTreeMap<Option<KeyHash>, u32>,
     members: BTreeMap<Arc<str>, u32>,
 }
 
@@ -91,9 +92,7 @@ impl LocalShare {
         running.total += 1;
         let count = running.pools.entry(lease.ask.wire.pool.clone()).or_default();
         count.in_flight += 1;
-        if let Some(key) = lease.ask.wire.key {
-            *count.keys.entry(key).or_default() += 1;
-        }
+        *count.keys.entry(lease.ask.wire.key).or_default() += 1;
         if let Some(member) = lease.member() {
             *count.members.entry(member).or_default() += 1;
         }
@@ -106,9 +105,7 @@ impl LocalShare {
         let Some(count) = running.pools.get_mut(pool) else { return };
         running.total -= 1;
         count.in_flight -= 1;
-        if let Some(key) = lease.ask.wire.key {
-            decrement(&mut count.keys, &key);
-        }
+        decrement(&mut count.keys, &lease.ask.wire.key);
         if let Some(member) = lease.member() {
             decrement(&mut count.members, &member);
         }
@@ -190,7 +187,7 @@ impl LocalShare {
         let count = self.running_in(&ask.pool);
         let in_flight = count.map_or(0, |count| count.in_flight);
         let share = pool.capacity.div_ceil(sessions);
-        let first_of_key = ask.key.is_some_and(|key| count.is_none_or(|count| !count.keys.contains_key(&key)));
+        let first_of_key = count.is_none_or(|count| !count.keys.contains_key(&ask.key));
         if in_flight < share || first_of_key {
             return Ok(());
         }

@@ -13,6 +13,10 @@ use crate::park::{Ask, Door, Errand};
 use crate::policy::Mode;
 use crate::time::{Duration, Instant};
 
+/// Of the places for waiting requests, in a pool and on the node, one in so many, rounded up, is kept for requests that
+/// name a key, so that a crowd without one leaves room for them (A9).
+const KEPT_FOR_KEYS: u32 = 4;
+
 /// Why a request is refused, and by whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
@@ -122,10 +126,10 @@ impl Engine {
     }
 
     fn understand(&mut self, acquire: Acquire, child: bool) -> Ask {
-        let holder = self.meet(acquire.key, acquire.org, acquire.class);
+        let holder = self.resolve_holder(acquire.pool, acquire.key, acquire.org, acquire.class);
         // On other terms somebody who waits may be able to go; he goes before this request is judged.
         self.settle();
-        let door = Door::of(acquire.kind, acquire.key.is_some(), child);
+        let door = Door::of(acquire.kind, holder.key.is_some(), child);
         // Re-attached work has one candidate: the member its session runs on.
         let candidates = match (door, acquire.sticky) {
             (Door::Reattach, Some(only)) => vec![only],
@@ -204,8 +208,10 @@ impl Engine {
         }
         let of_key = ask.holder.key.and_then(|key| pool.parked_by_key.get(&key)).copied().unwrap_or(0);
         let waiting = u32::try_from(self.parked.len()).unwrap_or(u32::MAX);
-        let (of_key_limit, of_pool, of_node) =
-            (pool.policy.max_parked_per_key, pool.park_limit(), self.node.max_parked);
+        let is_anonymous = self.parties.key_of(ask.holder).is_none() && matches!(ask.door, Door::Keyless | Door::Keyed);
+        let open_to_it = |places: u32| if is_anonymous { places - places.div_ceil(KEPT_FOR_KEYS) } else { places };
+        let of_key_limit = pool.policy.max_parked_per_key;
+        let (of_pool, of_node) = (open_to_it(pool.park_limit()), open_to_it(self.node.max_parked));
         let (full, limit) = if ask.holder.key.is_some() && of_key >= of_key_limit {
             (Refusal::new(Reason::KeyQueueFull, Origin::Key, 429), (of_key_limit, of_key))
         } else if pool.parked >= of_pool {

@@ -137,7 +137,7 @@ impl Engine {
         match (party.entitled.cap(), party.name()) {
             (Some(cap), _) => cap,
             (None, Name::Org(org)) => self.raised(party.entitled.ceiling, org),
-            (None, Name::Key(_)) => 0,
+            (None, Name::Key(_) | Name::Anonymous(_)) => 0,
         }
     }
 

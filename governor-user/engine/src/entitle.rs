@@ -61,6 +61,7 @@ impl Settings {
     pub(crate) fn entitle(&self, name: Name, class: Entitlement) -> Entitled {
         let (own, over) = match name {
             Name::Key(key) => (self.keys.get(&key).copied().unwrap_or_default(), self.overrides.get(&key)),
+            Name::Anonymous(_) => (Entitlement::default(), None),
             Name::Org(org) => (self.orgs.get(&org).copied().unwrap_or_default(), None),
         };
         let first = over.map(|over| over.entitlement).unwrap_or_default();

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::lease::Lease;
 use crate::park::{Ask, Door};
 use crate::party::{Holder, PartyId};
+use crate::policy::Anonymous;
 use crate::pool::Pool;
 use crate::set::{CandidateSet, Counts, SetId};
 use crate::sets;
@@ -32,6 +33,7 @@ impl Engine {
     pub fn check_invariants(&self) {
         for pool in &self.pools {
             self.check_members(pool);
+            self.check_identities(pool);
             pool.sets.iter().for_each(|(id, set)| self.check_set(pool, id, set));
             self.check_lanes(pool);
             assert_eq!(self.most_deserving(pool.id), None, "pool {:?}: a parked request could be granted", pool.id);
@@ -64,6 +66,14 @@ impl Engine {
         for id in &pool.traffic.order {
             let leases = running().filter(|lease| lease.traffic == Some(*id)).count();
             assert_eq!(pool.traffic.in_flight(Some(*id)) as usize, leases, "leases of {id:?}");
+        }
+    }
+
+    fn check_identities(&self, pool: &Pool) {
+        let holders = self.leases_in(pool).map(|lease| lease.holder).chain(self.asks_in(pool).map(|ask| ask.holder));
+        for holder in holders.filter(|holder| self.parties.key_of(*holder).is_none()) {
+            let judged = pool.policy.anonymous == Anonymous::Judge;
+            assert_eq!(holder.key.is_some(), judged, "{holder:?} in {:?}", pool.id);
         }
     }
 

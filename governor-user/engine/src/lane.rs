@@ -220,7 +220,7 @@ mod tests {
     use crate::entitle::Terms;
     use crate::id::{KeyId, OrgId};
     use crate::park::Door;
-    use crate::party::{Holder, Parties};
+    use crate::party::{Holder, Name, Parties};
 
     const PLAIN: Terms = Terms { weight: 1, floor: 0 };
 
@@ -261,7 +261,7 @@ mod tests {
 
     fn holders() -> [Holder; 4] {
         let mut parties = Parties::default();
-        let mut hold = |key, org: Option<u128>| parties.hold(Some(KeyId(key)), org.map(OrgId));
+        let mut hold = |key, org: Option<u128>| parties.hold(Some(Name::Key(KeyId(key))), org.map(OrgId));
         [hold(1, None), hold(2, None), hold(3, Some(9)), hold(4, Some(9))]
     }
 

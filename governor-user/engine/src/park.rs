@@ -19,9 +19,9 @@ pub(crate) enum Door {
     Move,
     /// No share test, may use the reserve.
     Reattach,
-    /// Ordinary without a key: no share test.
+    /// Ordinary without a key, in a pool where such requests bypass the share test.
     Keyless,
-    /// Ordinary: share test, then member slots.
+    /// Ordinary, with a key or the identity of those without: share test, then member slots.
     Keyed,
     /// New work of another lease's holder: no share test, may use the reserve, never waits.
     Child,
@@ -29,11 +29,11 @@ pub(crate) enum Door {
 
 impl Door {
     /// The door of a request that asks for a slot.
-    pub(crate) fn of(kind: Kind, has_key: bool, child: bool) -> Self {
+    pub(crate) fn of(kind: Kind, is_judged: bool, child: bool) -> Self {
         match kind {
             Kind::Reattach => Self::Reattach,
             Kind::Ordinary | Kind::Exempt if child => Self::Child,
-            Kind::Ordinary | Kind::Exempt if has_key => Self::Keyed,
+            Kind::Ordinary | Kind::Exempt if is_judged => Self::Keyed,
             Kind::Ordinary | Kind::Exempt => Self::Keyless,
         }
     }

@@ -1,11 +1,13 @@
 //! Who holds and asks: the keys and orgs that have a lease or a request on the node, each by a small number, with how
-//! many of their requests count and what they are entitled to. One that has nothing left is forgotten. Knows no pool.
+//! many of their requests count and what they are entitled to. One that has nothing left is forgotten. Requests without
+//! a key share one identity a pool, which is a key in all but its name. Knows nothing else of pools.
 
 use std::num::NonZeroU32;
 
 use crate::class::Classes;
 use crate::entitle::{Entitled, Settings, Terms};
-use crate::id::{ClassId, KeyId, OrgId};
+use crate::id::{ClassId, KeyId, OrgId, PoolId};
+use crate::policy::Anonymous;
 use crate::slots::{Slot, Slots};
 use crate::table::Table;
 
@@ -31,7 +33,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Who a share is for: the key, or its org where orgs share. Requests without a key are nobody's.
+    /// Who a share is for: the key, or its org where orgs share. `None` for requests without a key that bypass the share.
     pub(crate) fn unit(self, by_org: bool) -> Option<PartyId> {
         self.key.map(|key| self.org.filter(|_| by_org).unwrap_or(key))
     }
@@ -50,14 +52,24 @@ impl Holder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Name {
     Key(KeyId),
+    /// The requests of a pool that name no key.
+    Anonymous(PoolId),
     Org(OrgId),
+}
+
+/// A [`Name`] without its number.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Key,
+    Anonymous,
+    Org,
 }
 
 /// One key or org. There may be a hundred thousand: it fills one cache line.
 #[derive(Clone, Debug)]
 pub(crate) struct Party {
     id: u128,
-    is_org: bool,
+    kind: Kind,
     /// As its last request named it.
     pub(crate) class: Option<ClassId>,
     /// Requests in flight and parked, in all pools; one that moves counts once.
@@ -71,9 +83,23 @@ pub(crate) struct Party {
     pub(crate) in_many_orgs: bool,
 }
 
+impl Anonymous {
+    /// What the requests of a pool that name no key are known by.
+    pub(crate) fn name_in(self, pool: PoolId) -> Option<Name> {
+        match self {
+            Self::Judge => Some(Name::Anonymous(pool)),
+            Self::Bypass => None,
+        }
+    }
+}
+
 impl Party {
     pub(crate) fn name(&self) -> Name {
-        if self.is_org { Name::Org(OrgId(self.id)) } else { Name::Key(KeyId(self.id)) }
+        match self.kind {
+            Kind::Key => Name::Key(KeyId(self.id)),
+            Kind::Anonymous => Name::Anonymous(PoolId(u32::try_from(self.id).unwrap_or(u32::MAX))),
+            Kind::Org => Name::Org(OrgId(self.id)),
+        }
     }
 }
 
@@ -82,6 +108,7 @@ impl Party {
 pub(crate) struct Parties {
     known: Slots<Party>,
     keys: Table<KeyId, Slot>,
+    anonymous: Table<PoolId, Slot>,
     orgs: Table<OrgId, Slot>,
     pub(crate) settings: Settings,
     pub(crate) classes: Classes,
@@ -100,7 +127,7 @@ impl Parties {
     pub(crate) fn key_of(&self, holder: Holder) -> Option<KeyId> {
         match self.get(holder.key?).name() {
             Name::Key(key) => Some(key),
-            Name::Org(_) => None,
+            Name::Anonymous(_) | Name::Org(_) => None,
         }
     }
 
@@ -108,7 +135,7 @@ impl Parties {
     pub(crate) fn org_of(&self, holder: Holder) -> Option<OrgId> {
         match self.get(holder.org?).name() {
             Name::Org(org) => Some(org),
-            Name::Key(_) => None,
+            Name::Key(_) | Name::Anonymous(_) => None,
         }
     }
 
@@ -123,16 +150,10 @@ impl Parties {
         holder.classed().and_then(|party| self.classes.resolve(self.get(party).class))
     }
 
-    /// The holder of these names, referenced once more.
-    pub(crate) fn hold(&mut self, key: Option<KeyId>, org: Option<OrgId>) -> Holder {
-        let key = key.map(|key| match self.keys.get(&key) {
-            Some(slot) => PartyId::of(*slot),
-            None => self.meet(Name::Key(key)),
-        });
-        let org = org.map(|org| match self.orgs.get(&org) {
-            Some(slot) => PartyId::of(*slot),
-            None => self.meet(Name::Org(org)),
-        });
+    /// The holder of these names, referenced once more. `key` names a key, or the requests of a pool that name none.
+    pub(crate) fn hold(&mut self, key: Option<Name>, org: Option<OrgId>) -> Holder {
+        let key = key.map(|key| self.find_or_add(key));
+        let org = org.map(|org| self.find_or_add(Name::Org(org)));
         if let Some(key) = key {
             let known = &mut self.known[key.slot()];
             if known.references == 0 {
@@ -161,6 +182,7 @@ impl Parties {
             debug_assert_eq!(known.counted, 0, "who has nothing counts nowhere");
             match known.name() {
                 Name::Key(key) => self.keys.remove(&key),
+                Name::Anonymous(pool) => self.anonymous.remove(&pool),
                 Name::Org(org) => self.orgs.remove(&org),
             };
             self.known.remove(party.slot());
@@ -175,6 +197,18 @@ impl Parties {
     /// A request of a holder counts no longer.
     pub(crate) fn discount(&mut self, holder: Holder) {
         holder.parties().for_each(|party| self.known[party.slot()].counted -= 1);
+    }
+
+    /// The holder goes on under another name of its key, or without one; it is referenced and counted as often as before.
+    pub(crate) fn rename(&mut self, before: Holder, key: Option<Name>, counts: bool) -> Holder {
+        let org = self.org_of(before);
+        let after = self.hold(key, org);
+        if counts {
+            self.count(after);
+            self.discount(before);
+        }
+        self.release(before);
+        after
     }
 
     /// Whether naming `class` would change the terms of a party that is known and whose class it is.
@@ -226,25 +260,28 @@ impl Parties {
         self.known.iter().all(|(_, party)| self.entitle(party.name(), party.class) == party.entitled)
     }
 
-    fn meet(&mut self, name: Name) -> PartyId {
+    fn find_or_add(&mut self, name: Name) -> PartyId {
+        let known = match name {
+            Name::Key(key) => self.keys.get(&key),
+            Name::Anonymous(pool) => self.anonymous.get(&pool),
+            Name::Org(org) => self.orgs.get(&org),
+        };
+        known.copied().map_or_else(|| self.add(name), PartyId::of)
+    }
+
+    fn add(&mut self, name: Name) -> PartyId {
         let entitled = self.entitle(name, None);
-        let (id, is_org) = match name {
-            Name::Key(key) => (key.0, false),
-            Name::Org(org) => (org.0, true),
+        let (id, kind) = match name {
+            Name::Key(key) => (key.0, Kind::Key),
+            Name::Anonymous(pool) => (pool.0.into(), Kind::Anonymous),
+            Name::Org(org) => (org.0, Kind::Org),
         };
-        let party = Party {
-            id,
-            is_org,
-            class: None,
-            counted: 0,
-            entitled,
-            references: 0,
-            first_org: None,
-            in_many_orgs: false,
-        };
+        let party =
+            Party { id, kind, class: None, counted: 0, entitled, references: 0, first_org: None, in_many_orgs: false };
         let slot = self.known.insert(party);
         match name {
             Name::Key(key) => self.keys.insert(key, slot),
+            Name::Anonymous(pool) => self.anonymous.insert(pool, slot),
             Name::Org(org) => self.orgs.insert(org, slot),
         }
         PartyId::of(slot)
@@ -263,7 +300,7 @@ mod tests {
     #[test]
     fn a_party_is_known_as_long_as_somebody_refers_to_it() {
         let mut parties = Parties::default();
-        let (key, org) = (Some(KeyId(1)), Some(OrgId(9)));
+        let (key, org) = (Some(Name::Key(KeyId(1))), Some(OrgId(9)));
         let first = parties.hold(key, org);
         let second = parties.hold(key, None);
         assert_eq!(first.key, second.key);
@@ -274,5 +311,15 @@ mod tests {
         assert_eq!((parties.iter().count(), parties.find_key(KeyId(1))), (1, second.key));
         parties.release(second);
         assert_eq!(parties.iter().count(), 0);
+    }
+    #[test]
+    fn requests_without_a_key_are_known_apart_from_every_key() {
+        let mut parties = Parties::default();
+        let hold = |parties: &mut Parties, name| parties.hold(Some(name), None).key;
+        let anonymous = hold(&mut parties, Name::Anonymous(PoolId(7)));
+        assert_eq!(hold(&mut parties, Name::Anonymous(PoolId(7))), anonymous);
+        assert_ne!(hold(&mut parties, Name::Anonymous(PoolId(8))), anonymous);
+        assert_ne!(hold(&mut parties, Name::Key(KeyId(7))), anonymous, "whatever number a key has");
+        assert_eq!(parties.key_of(Holder { key: anonymous, org: None }), None);
     }
 }

@@ -6,7 +6,7 @@ mod pool;
 
 pub use check::PolicyError;
 pub use entitlement::{ClassPolicy, Entitlement, KeyPolicy, OrgPolicy, Override};
-pub use pool::{FairShare, Headroom, MemberPolicy, PoolPolicy, TrafficPolicy};
+pub use pool::{Anonymous, FairShare, Headroom, MemberPolicy, PoolPolicy, TrafficPolicy};
 
 use crate::time::Duration;
 

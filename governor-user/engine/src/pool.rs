@@ -201,19 +201,23 @@ impl Pool {
     pub(crate) fn park(&mut self, slot: Slot, park: ParkId, ask: &Ask, parties: &Parties) {
         self.parked += 1;
         self.counters.parked += 1;
-        if let Some(key) = ask.holder.key {
-            *self.parked_by_key.entry(key) += 1;
-        }
+        self.count_parked_in(ask.holder);
         self.sets.park(slot, park, ask, &self.traffic, parties);
         if wants(ask, &self.traffic) {
             self.sets.begin_use(ask.holder, ask.set, &self.members, parties);
         }
     }
 
-    /// A request waits no longer.
-    pub(crate) fn unpark(&mut self, slot: Slot, ask: &Ask, parties: &Parties) {
-        self.parked -= 1;
-        if let Some(key) = ask.holder.key
+    /// One more request of its key waits.
+    pub(crate) fn count_parked_in(&mut self, holder: Holder) {
+        if let Some(key) = holder.key {
+            *self.parked_by_key.entry(key) += 1;
+        }
+    }
+
+    /// One less.
+    pub(crate) fn count_parked_out(&mut self, holder: Holder) {
+        if let Some(key) = holder.key
             && let Some(count) = self.parked_by_key.get_mut(&key)
         {
             *count -= 1;
@@ -221,6 +225,12 @@ impl Pool {
                 self.parked_by_key.remove(&key);
             }
         }
+    }
+
+    /// A request waits no longer.
+    pub(crate) fn unpark(&mut self, slot: Slot, ask: &Ask, parties: &Parties) {
+        self.parked -= 1;
+        self.count_parked_out(ask.holder);
         self.sets.unpark(slot, ask, &self.traffic, parties);
         if wants(ask, &self.traffic) {
             self.sets.end_use(ask.holder, ask.set, &self.members, parties);

@@ -4,8 +4,8 @@
 use crate::engine::Engine;
 use crate::id::{LeaseId, PoolId};
 use crate::io::{RejectReason, RevokeReason};
-use crate::park::ParkId;
-use crate::policy::Policy;
+use crate::park::{Door, ParkId};
+use crate::policy::{Anonymous, Policy};
 use crate::pool::Pool;
 use crate::sets::Ledger;
 use crate::slots::Slot;
@@ -34,6 +34,9 @@ impl Engine {
                 self.pools.push(Pool::new(id, &wanted.name));
                 self.pool_timers.push(None);
             }
+            if self.pools[index].policy.anonymous != wanted.anonymous {
+                self.identify_again(id, wanted.anonymous);
+            }
             let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
             self.pools[index].obey(wanted, self.now, ledger);
             gone.retain(|pool| *pool != id);
@@ -45,6 +48,34 @@ impl Engine {
             self.close_pool(pool);
         }
         self.order_queues();
+    }
+
+    /// Requests of a pool that name no key get the identity they share, or lose it. The caller rebuilds the pool's counts.
+    fn identify_again(&mut self, id: PoolId, rule: Anonymous) {
+        let name = rule.name_in(id);
+        let of_pool = self.leases.iter().filter(|(_, lease)| lease.pool == id);
+        let leases: Vec<Slot> =
+            of_pool.filter(|(_, lease)| self.parties.key_of(lease.holder).is_none()).map(|(slot, _)| slot).collect();
+        for slot in leases {
+            let (before, counts) = (self.leases[slot].holder, !self.leases[slot].suspended);
+            self.leases[slot].holder = self.parties.rename(before, name, counts);
+        }
+        let of_pool = self.parked.iter().filter(|(_, parked)| parked.ask.pool == id);
+        let parked: Vec<Slot> = of_pool
+            .filter(|(_, parked)| self.parties.key_of(parked.ask.holder).is_none())
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in parked {
+            let ask = &mut self.parked[slot].ask;
+            self.pools[id.index()].count_parked_out(ask.holder);
+            ask.holder = self.parties.rename(ask.holder, name, !ask.moves());
+            self.pools[id.index()].count_parked_in(ask.holder);
+            ask.door = match (ask.door, ask.holder.key) {
+                (Door::Keyed, None) => Door::Keyless,
+                (Door::Keyless, Some(_)) => Door::Keyed,
+                (door, _) => door,
+            };
+        }
     }
 
     /// A pool left the policy: its requests can never be valid again, its leases count nowhere.

@@ -110,7 +110,7 @@ impl Engine {
             self.totals.claims_refused += 1;
             return None;
         }
-        let holder = self.meet(held.key, held.org, held.class);
+        let holder = self.resolve_holder(held.pool, held.key, held.org, held.class);
         let (set, max_wait) = self.intern(held.pool, Vec::new());
         let pool = &self.pools[held.pool.index()];
         let granted = self.now.before(held.age);

@@ -91,11 +91,11 @@ impl Scopes {
 mod tests {
     use super::*;
     use crate::id::KeyId;
-    use crate::party::Parties;
+    use crate::party::{Name, Parties};
 
     #[test]
     fn a_unit_is_confined_while_all_its_work_names_members() {
-        let unit = Parties::default().hold(Some(KeyId(1)), None).key.unwrap();
+        let unit = Parties::default().hold(Some(Name::Key(KeyId(1))), None).key.unwrap();
         let mut scopes = Scopes::default();
         let confined = |scopes: &Scopes| scopes.confined(unit).map(|sets| sets.collect::<Vec<_>>());
         assert!(!scopes.begin(unit, SetId::EVERYBODY));

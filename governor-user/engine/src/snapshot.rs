@@ -57,7 +57,7 @@ pub struct PoolView {
     pub active_keys: u32,
     /// Members in policy order.
     pub members: Vec<MemberView>,
-    /// Keys with anything in flight or parked, by key.
+    /// Keys with anything in flight or parked, by key; first those without one.
     pub keys: Vec<KeyView>,
     /// Orgs with anything in flight or parked, by org.
     pub orgs: Vec<PoolOrgView>,
@@ -164,18 +164,19 @@ pub enum MemberState {
     Draining,
 }
 
-/// One key in one pool.
+/// One key in one pool, or all requests there that name none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyView {
-    /// The key.
-    pub key: KeyId,
+    /// The key; `None`: the requests that name none.
+    pub key: Option<KeyId>,
     /// Its org: the one of its oldest lease, else of its oldest parked request.
     pub org: Option<OrgId>,
     /// In flight.
     pub in_flight: u32,
     /// Parked.
     pub parked: u32,
-    /// What it may hold while the pool is congested; `None` where no rule is set. Of a key in an org under `max-min`,
+    /// What it may hold while the pool is congested; `None` where no rule is set, and for requests without a key that
+    /// bypass it. Of a key in an org under `max-min`,
     /// what the org may hold.
     pub share: Option<u32>,
     /// Weight.

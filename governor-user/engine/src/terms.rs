@@ -3,17 +3,24 @@
 
 use crate::deadline::Timer;
 use crate::engine::Engine;
-use crate::id::{ClassId, KeyId, OrgId};
+use crate::id::{ClassId, KeyId, OrgId, PoolId};
 use crate::park::{Ask, ParkId, Parked};
-use crate::party::{Holder, Parties, PartyId};
+use crate::party::{Holder, Name, Parties, PartyId};
 use crate::policy::Override;
 use crate::slots::Slot;
 
 impl Engine {
-    /// A holder of these names, referenced once more, whose class is the one its request names. If that changes what it
-    /// is entitled to while it holds or awaits something, who waits is woken.
-    pub(crate) fn meet(&mut self, key: Option<KeyId>, org: Option<OrgId>, class: Option<ClassId>) -> Holder {
-        let holder = self.parties.hold(key, org);
+    /// The holder of a request in a pool, referenced once more, whose class is the one its request names. If that changes
+    /// what it is entitled to while it holds or awaits something, who waits is woken.
+    pub(crate) fn resolve_holder(
+        &mut self,
+        pool: PoolId,
+        key: Option<KeyId>,
+        org: Option<OrgId>,
+        class: Option<ClassId>,
+    ) -> Holder {
+        let anonymous = self.pools[pool.index()].policy.anonymous.name_in(pool);
+        let holder = self.parties.hold(key.map(Name::Key).or(anonymous), org);
         let Some(party) = holder.classed() else { return holder };
         let changes = self.parties.would_change(party, class) && self.parties.get(party).counted > 0;
         if changes {

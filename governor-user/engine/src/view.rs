@@ -20,7 +20,8 @@ struct Tally {
     in_flight: u32,
     parked: u32,
     oldest_parked: Option<Instant>,
-    keys: BTreeMap<KeyId, Held>,
+    /// `None`: those that name no key.
+    keys: BTreeMap<Option<KeyId>, Held>,
     orgs: BTreeMap<OrgId, Held>,
 }
 
@@ -35,7 +36,7 @@ impl Tally {
     /// What somebody holds, the requests of a key or org taken in the order of `add`.
     fn of(&mut self, holder: Holder, key: Option<KeyId>, org: Option<OrgId>, add: impl Fn(&mut Held)) {
         let none = Held { holder, in_flight: 0, parked: 0 };
-        key.into_iter().for_each(|key| add(self.keys.entry(key).or_insert(none)));
+        add(self.keys.entry(key).or_insert(none));
         org.into_iter().for_each(|org| add(self.orgs.entry(org).or_insert(none)));
     }
 }
@@ -135,7 +136,7 @@ impl Engine {
 
     fn org_views(&self) -> Vec<OrgView> {
         let view = |party: &crate::party::Party| match party.name() {
-            Name::Key(_) => None,
+            Name::Key(_) | Name::Anonymous(_) => None,
             Name::Org(org) => Some(OrgView {
                 org,
                 class: self.parties.classes.resolve(party.class),
@@ -184,7 +185,7 @@ impl Engine {
         }
     }
 
-    fn key_view(&self, pool: &Pool, key: KeyId, held: Held) -> KeyView {
+    fn key_view(&self, pool: &Pool, key: Option<KeyId>, held: Held) -> KeyView {
         let entitled = held.holder.key.map(|party| self.parties.get(party).entitled);
         let terms = self.parties.terms(held.holder, held.holder.key);
         let share = || pool.standing(SetId::EVERYBODY, held.holder, &self.parties).share;
@@ -193,7 +194,7 @@ impl Engine {
             org: self.parties.org_of(held.holder),
             in_flight: held.in_flight,
             parked: held.parked,
-            share: (pool.policy.fair_share != FairShare::Off).then(share),
+            share: (pool.policy.fair_share != FairShare::Off && held.holder.key.is_some()).then(share),
             weight: terms.weight,
             floor: terms.floor,
             cap: entitled.and_then(|entitled| entitled.cap()).unwrap_or(0),

@@ -168,7 +168,8 @@ impl<'a> World<'a> {
         let capacity = self.engine.pools().next().and_then(|pool| self.engine.capacity(pool)).unwrap_or(0);
         let slots = u128::from(capacity) * u128::from(self.window);
         let permille = (self.busy * 1000).checked_div(slots).and_then(|permille| u32::try_from(permille).ok());
-        let keys = |of: &BTreeMap<Option<KeyId>, u64>| u64::try_from(of.keys().flatten().count()).unwrap_or(u64::MAX);
+        // Requests without a key share one identity.
+        let keys = |of: &BTreeMap<Option<KeyId>, u64>| u64::try_from(of.len()).unwrap_or(u64::MAX);
         Outcome {
             waited_requests: self.waited.values().sum(),
             waited_keys: keys(&self.waited),

@@ -190,6 +190,12 @@ const SETTINGS: &[Setting] = &[
         "observe",
         "\"observe\" records what it would do, \"enforce\" does it.",
     ),
+    live(
+        "pools.*.anonymous",
+        Kind::Choice(&["judge", "bypass"]),
+        "judge",
+        "Requests without a key: \"judge\" judges and bounds them all as one key, \"bypass\" lets them pass fair share.",
+    ),
     live("pools.*.min_guarantee", COUNT, "2", "A key holding fewer than this is never refused by fair share."),
     live(
         "pools.*.exhausted_status",

@@ -1,6 +1,7 @@
 //! Decisions in plain words: pure text from the numbers, so that `curl` and `governorctl explain` say the same.
 
 use super::api::{Decision, Outcome};
+use crate::daemon::translate::ANONYMOUS;
 use crate::wording::{Counted, counted};
 
 /// One or two sentences: what happened by which rule, on which numbers, and what the client was told.
@@ -33,13 +34,16 @@ fn happened(decision: &Decision) -> &'static str {
 fn rule(decision: &Decision) -> String {
     let n = &decision.numbers;
     let pool = &decision.pool;
+    let anonymous = decision.key.as_deref() == Some(ANONYMOUS);
+    let its_key = if anonymous { "the identity of requests without a key" } else { "its key" };
+    let of_whom = if anonymous { " for requests without a key" } else { "" };
     let use_now = format!("{} of {} in use", n.in_flight, counted(n.capacity, "slot", "slots"));
     match decision.reason.as_str() {
         "fair_share" if decision.origin == "org" => {
             format!("by fair share: its org held {} with a share of {}, {use_now}.", n.unit_in_flight, n.share,)
         }
         "fair_share" => format!(
-            "by fair share: its key held {} with a share of {} while pool {pool} was congested, {use_now} by {}.",
+            "by fair share: {its_key} held {} with a share of {} while pool {pool} was congested, {use_now} by {}.",
             n.key_in_flight,
             n.share,
             counted(n.active_keys, "active key", "active keys"),
@@ -60,17 +64,17 @@ fn rule(decision: &Decision) -> String {
             format!("by the node cap: {requests} of at most {} on this node.", n.node_cap)
         }
         "key_queue_full" => format!(
-            "because {} of its key were parked in pool {pool}, of at most {} (pools.{pool}.park.max_per_key).",
+            "because {} of {its_key} were parked in pool {pool}, of at most {} (pools.{pool}.park.max_per_key).",
             requests(n.limited),
             n.limit,
         ),
         "queue_full" if decision.origin == "node" => format!(
-            "because {} were parked on the node, of at most {} (node.max_parked).",
+            "because {} were parked on the node, of at most {}{of_whom} (node.max_parked).",
             requests(n.limited),
             n.limit,
         ),
         "queue_full" => format!(
-            "because {} were parked in pool {pool}, of at most {} (pools.{pool}.park.max_waiting).",
+            "because {} were parked in pool {pool}, of at most {}{of_whom} (pools.{pool}.park.max_waiting).",
             requests(n.limited),
             n.limit,
         ),

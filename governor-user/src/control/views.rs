@@ -216,8 +216,8 @@ pub fn keys(view: &View, names: &Names, query: &api::KeysQuery) -> Vec<api::Key>
         .flat_map(|pool| {
             pool.keys.iter().map(|key| api::Key {
                 pool: pool.name.clone(),
-                key: hex(key.key),
-                label: label(view, key.key).or_else(|| names.keys.get(&key.key).cloned()),
+                key: key_or_anonymous(key.key),
+                label: key.key.and_then(|key| label(view, key).or_else(|| names.keys.get(&key).cloned())),
                 org: key.org.map(org_hex),
                 org_name: key.org.and_then(|org| names.orgs.get(&org).cloned()),
                 in_flight: key.in_flight,
@@ -226,8 +226,8 @@ pub fn keys(view: &View, names: &Names, query: &api::KeysQuery) -> Vec<api::Key>
                 weight: key.weight,
                 floor: key.floor,
                 cap: bound(key.cap),
-                overridden: overrides.contains_key(&key.key),
-                suspended: overrides.get(&key.key) == Some(&true),
+                overridden: key.key.is_some_and(|key| overrides.contains_key(&key)),
+                suspended: key.key.is_some_and(|key| overrides.get(&key) == Some(&true)),
             })
         })
         .collect()
@@ -241,7 +241,7 @@ pub fn leases(view: &View, names: &Names, leases: &[LeaseView], query: &api::Lea
         .map(|lease| api::Lease {
             lease: format!("{:016x}", lease.lease.0),
             pool: pool_name(view, lease.pool),
-            key: lease.key.map(hex),
+            key: Some(key_or_anonymous(lease.key)),
             label: lease.key.and_then(|key| label(view, key)),
             member: lease.member.and_then(|member| {
                 let pool = view.snapshot.pools.iter().find(|pool| pool.pool == lease.pool)?;
@@ -332,6 +332,10 @@ fn bound(limit: u32) -> Option<u32> {
 
 fn org_hex(org: OrgId) -> String {
     translate::org_hash(org).to_string()
+}
+
+fn key_or_anonymous(key: Option<KeyId>) -> String {
+    key.map_or_else(|| translate::ANONYMOUS.to_owned(), hex)
 }
 
 fn hex(key: KeyId) -> String {

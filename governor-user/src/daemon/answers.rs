@@ -41,7 +41,7 @@ impl Driver {
     fn view(&self, leases: &[LeaseView], now: Instant) -> View {
         let snapshot = self.parts.engine.snapshot();
         // A key that only has suspended leases counts in no pool.
-        let active = snapshot.pools.iter().flat_map(|pool| pool.keys.iter().map(|key| key.key));
+        let active = snapshot.pools.iter().flat_map(|pool| pool.keys.iter().filter_map(|key| key.key));
         let keys: BTreeSet<_> = active.chain(leases.iter().filter_map(|lease| lease.key)).collect();
         let labels =
             keys.into_iter().filter_map(|key| self.labels.of(key).map(|label| (key, label.to_owned()))).collect();

@@ -106,6 +106,10 @@ pub fn grant<'a>(engine: &'a Engine, grant: &Grant) -> (u64, u32, Option<&'a str
     (grant.lease.map_or(0, |lease| lease.0), millis(grant.waited), member)
 }
 
+/// The identity that the requests of a pool share that name no key. No key's hash looks like it: those are 32 hexadecimal
+/// digits.
+pub const ANONYMOUS: &str = "anonymous";
+
 fn requests(count: u32) -> Counted<'static> {
     counted(count, "request", "requests")
 }
@@ -117,9 +121,11 @@ pub fn shed(entry: &Entry) -> Reply {
     let numbers = &decision.numbers;
     let pool = &entry.pool;
     // Numbers of the caller and of the whole pool; no other key is ever named.
+    let whose = decision.key.map_or("the identity that requests without a key share", |_| "your key");
+    let of_whom = if decision.key.is_none() { " when a request without a key comes" } else { "" };
     let detail = match decision.reason {
         Reason::FairShare => format!(
-            "your key holds {} of its share of {}; pool {pool} has {} of {} in use by {}",
+            "{whose} holds {} of its share of {}; pool {pool} has {} of {} in use by {}",
             numbers.key_in_flight,
             numbers.share,
             numbers.in_flight,
@@ -137,16 +143,13 @@ pub fn shed(entry: &Entry) -> Reply {
             format!("this node handles {} of at most {}", numbers.node_counted, requests(numbers.node_cap))
         }
         Reason::KeyQueueFull => {
-            format!(
-                "{} of your key are waiting for pool {pool} already, the most there may be",
-                requests(numbers.limited)
-            )
+            format!("{whose} has {} waiting for pool {pool} already, the most it may have", requests(numbers.limited))
         }
         Reason::QueueFull if decision.origin == Origin::Node => {
-            format!("{} are waiting on this node, at most {} may", requests(numbers.limited), numbers.limit)
+            format!("{} are waiting on this node, at most {} may{of_whom}", requests(numbers.limited), numbers.limit)
         }
         Reason::QueueFull => {
-            format!("{} are waiting for pool {pool}, at most {} may", requests(numbers.limited), numbers.limit)
+            format!("{} are waiting for pool {pool}, at most {} may{of_whom}", requests(numbers.limited), numbers.limit)
         }
         Reason::Overload => "this node is overloaded".to_owned(),
         Reason::Suspended => "an operator suspended your key".to_owned(),

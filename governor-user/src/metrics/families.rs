@@ -196,9 +196,13 @@ fn members(page: &mut Page, pools: &[PoolView]) {
 }
 
 fn keys(pools: &[PoolView]) -> Vec<Row<f64>> {
+    let anonymous = || translate::ANONYMOUS.to_owned();
     let mut rows = Vec::new();
     for pool in pools {
-        let keys = pool.keys.iter().map(|key| (translate::hash(key.key).to_string(), key.in_flight));
+        let keys = pool
+            .keys
+            .iter()
+            .map(|key| (key.key.map_or_else(anonymous, |key| translate::hash(key).to_string()), key.in_flight));
         heaviest(&mut rows, &pool.name, "key", keys.collect());
     }
     rows

@@ -2,8 +2,8 @@
 
 use governor_engine::id::{KeyId, OrgId};
 use governor_engine::policy::{
-    ClassPolicy, Entitlement, FairShare, Headroom, KeyPolicy, MemberPolicy, Mode, NodePolicy, OrgPolicy, Policy,
-    PoolPolicy, TrafficPolicy,
+    Anonymous, ClassPolicy, Entitlement, FairShare, Headroom, KeyPolicy, MemberPolicy, Mode, NodePolicy, OrgPolicy,
+    Policy, PoolPolicy, TrafficPolicy,
 };
 use governor_engine::time::Duration;
 use support::random::Random;
@@ -109,6 +109,7 @@ fn any_pool(random: &mut Random, name: &str) -> PoolPolicy {
         unlimited,
         fair_share: any_fair_share(random),
         mode: any_mode(random),
+        anonymous: if random.chance(75) { Anonymous::Judge } else { Anonymous::Bypass },
         min_guarantee: random.within(0, 2),
         max_wait: Duration::from_millis(random.below(9_000)),
         max_parked_per_key: random.within(1, 5),

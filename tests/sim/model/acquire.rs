@@ -1,10 +1,11 @@
 //! A request, and a lease that moves: understood, then answered.
 
-use governor_engine::id::{LeaseId, MemberId, PoolId, RequestId, SessionId, TrafficId};
+use governor_engine::id::{KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, TrafficId};
 use governor_engine::io::{Acquire, Grant, Kind, Output, Parent, Reason, RejectReason};
+use governor_engine::policy::Anonymous;
 use governor_engine::time::Duration;
 
-use super::{Answer, Lease, Model, Parked, Task, Who, index};
+use super::{Answer, Id, Lease, Model, Parked, Task, Who, index};
 
 impl Model {
     pub(super) fn acquire(&mut self, a: Acquire) {
@@ -41,7 +42,7 @@ impl Model {
                 moved: false,
             }));
         }
-        let who = Who { key: a.key, org: a.org };
+        let who = self.identify(a.pool, a.key, a.org);
         if let Some(holder) = Self::class_holder(who) {
             self.named.insert(holder, a.class);
             // Weights and floors may have changed with it: who waits comes first.
@@ -53,6 +54,15 @@ impl Model {
             return self.grant(&w, member);
         }
         self.admit(w);
+    }
+
+    /// Requests that name no key share one identity a pool, unless the pool lets them bypass.
+    pub(super) fn identify(&self, pool: PoolId, key: Option<KeyId>, org: Option<OrgId>) -> Who {
+        let anonymous = match self.pools[index(pool.0)].policy.anonymous {
+            Anonymous::Judge => Some(Id::Anonymous(pool)),
+            Anonymous::Bypass => None,
+        };
+        Who { key: key.map(Id::Key).or(anonymous), org }
     }
 
     /// The lease that causes the request, if it is one that can.

@@ -78,7 +78,7 @@ impl Model {
             at: self.now,
             session: w.session,
             pool: w.pool,
-            key: w.who.key,
+            key: w.who.named(),
             org: w.who.org,
             class: self.class(w.who),
             priority: w.priority,

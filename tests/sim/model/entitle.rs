@@ -1,10 +1,10 @@
 //! What keys and orgs are entitled to: classes, weights, floors, caps and tiers. Each field comes from the first source
 //! that has it: the key's override, its own setting or the org's, the class, the default.
 
-use governor_engine::id::{ClassId, KeyId, OrgId};
+use governor_engine::id::{ClassId, OrgId};
 use governor_engine::policy::Entitlement;
 
-use super::{Model, Unit, Who, index};
+use super::{Id, Model, Unit, Who, index};
 
 /// One field of an entitlement.
 type Field = fn(&Entitlement) -> Option<u32>;
@@ -40,10 +40,14 @@ impl Model {
         field(self.class_policy(self.class(who)?)?)
     }
 
-    fn of_key(&self, key: KeyId, in_org: bool, field: Field) -> Option<u32> {
-        let over = self.overrides.get(&key).and_then(|over| field(&over.entitlement));
-        let own = || self.key_policies.iter().find(|k| k.key == key).and_then(|k| field(&k.entitlement));
-        let class = || if in_org { None } else { self.by_class(Unit::Key(key), field) };
+    fn of_key(&self, id: Id, in_org: bool, field: Field) -> Option<u32> {
+        let key = match id {
+            Id::Key(key) => Some(key),
+            Id::Anonymous(_) => None,
+        };
+        let over = key.and_then(|key| self.overrides.get(&key)).and_then(|over| field(&over.entitlement));
+        let own = || self.key_policies.iter().find(|k| Some(k.key) == key).and_then(|k| field(&k.entitlement));
+        let class = || if in_org { None } else { self.by_class(Unit::Key(id), field) };
         over.or_else(own).or_else(class)
     }
 
@@ -71,7 +75,7 @@ impl Model {
     }
 
     /// A cap of the key's own.
-    pub(super) fn key_cap(&self, key: KeyId) -> Option<u32> {
+    pub(super) fn key_cap(&self, key: Id) -> Option<u32> {
         self.of_key(key, true, |entitlement| entitlement.cap)
     }
 

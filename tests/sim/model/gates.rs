@@ -16,7 +16,7 @@ impl Model {
         if self.level_sheds(w.priority) && self.limit(w, self.node.shed_mode, Reason::Overload, Origin::Node, (0, 0)) {
             return true;
         }
-        if w.who.key.is_some_and(|key| self.overrides.get(&key).is_some_and(|over| over.suspend)) {
+        if w.who.named().is_some_and(|key| self.overrides.get(&key).is_some_and(|over| over.suspend)) {
             self.shed(w, Reason::Suspended, None, None);
             return true;
         }

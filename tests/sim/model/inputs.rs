@@ -5,7 +5,7 @@ use governor_engine::io::{Held, Input, Kind, MemberNews, Output, RevokeReason};
 use governor_engine::policy::{CLAIMS_WITHOUT_LIMIT, TIER_TTL_MAX};
 use governor_engine::time::Instant;
 
-use super::{Lease, Model, Who, index};
+use super::{Lease, Model, index};
 
 impl Model {
     pub(super) fn take(&mut self, input: Input) {
@@ -127,7 +127,7 @@ impl Model {
             self.next_lease += 1;
             let age = u64::try_from(held.age.as_nanos()).unwrap_or(u64::MAX);
             let granted = Instant(now.0.saturating_sub(age));
-            let who = Who { key: held.key, org: held.org };
+            let who = self.identify(held.pool, held.key, held.org);
             if let Some(holder) = Self::class_holder(who) {
                 self.named.insert(holder, held.class);
             }

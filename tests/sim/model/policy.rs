@@ -5,7 +5,7 @@ use governor_engine::io::{Reason, RejectReason, RevokeReason};
 use governor_engine::policy::{Override, Policy};
 use governor_engine::time::Instant;
 
-use super::{Member, Model, Parked, Pool, Task};
+use super::{Id, Member, Model, Parked, Pool, Task, Unit, Who};
 
 impl Model {
     pub(super) fn obey(&mut self, policy: Policy) {
@@ -35,6 +35,10 @@ impl Model {
                 });
                 self.pools.len() - 1
             });
+            if self.pools[at].policy.anonymous != wanted.anonymous {
+                self.pools[at].policy.anonymous = wanted.anonymous;
+                self.identify_again(PoolId(u32::try_from(at).unwrap()));
+            }
             let pool = &mut self.pools[at];
             pool.members.iter_mut().for_each(|m| m.present = false);
             for member in &wanted.members {
@@ -75,6 +79,16 @@ impl Model {
         }
     }
 
+    /// What names no key gets the identity they share, or loses it. Nothing was named for that.
+    fn identify_again(&mut self, pool: PoolId) {
+        self.named.remove(&Unit::Key(Id::Anonymous(pool)));
+        let again = |who: Who| if who.named().is_none() { self.identify(pool, None, who.org) } else { who };
+        let leases: Vec<Who> = self.leases.iter().map(|l| if l.pool == pool { again(l.who) } else { l.who }).collect();
+        let parked: Vec<Who> = self.parked.iter().map(|w| if w.pool == pool { again(w.who) } else { w.who }).collect();
+        self.leases.iter_mut().zip(leases).for_each(|(lease, who)| lease.who = who);
+        self.parked.iter_mut().zip(parked).for_each(|(parked, who)| parked.who = who);
+    }
+
     /// An operator's setting for one key. One that is over already is none.
     pub(super) fn set_override(&mut self, key: KeyId, with: Option<Override>) {
         if with.is_some_and(|over| over.check().is_err()) {
@@ -85,7 +99,7 @@ impl Model {
             Some(over) => {
                 self.overrides.insert(key, over);
                 if over.suspend {
-                    let of_key = |w: &Parked| w.who.key == Some(key) && !matches!(w.task, Task::Move(_));
+                    let of_key = |w: &Parked| w.who.named() == Some(key) && !matches!(w.task, Task::Move(_));
                     let (over, rest) = std::mem::take(&mut self.parked).into_iter().partition(of_key);
                     self.parked = rest;
                     for w in over as Vec<Parked> {

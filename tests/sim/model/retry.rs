@@ -34,7 +34,7 @@ impl Model {
 
     /// Until the operator's setting ends; the longest that is told if it does not.
     fn suspended_for(&self, w: &Parked) -> Duration {
-        let until = w.who.key.and_then(|key| self.overrides.get(&key)?.until);
+        let until = w.who.named().and_then(|key| self.overrides.get(&key)?.until);
         until.map_or(Duration::from_secs(60), |until| until.since(self.now))
     }
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use governor_engine::id::{KeyId, MemberId, PoolId};
+use governor_engine::id::{MemberId, PoolId};
 use governor_engine::policy::FairShare;
 
-use super::{Model, Parked, Task, Unit, Who, index};
+use super::{Id, Model, Parked, Task, Unit, Who, index};
 
 /// How a requester stands over its candidates, before this admission.
 pub(super) struct Standing {
@@ -64,7 +64,7 @@ impl Model {
         let counted = self.counted_over(w.pool, &w.candidates);
         let t = u32::try_from(counted.len()).unwrap();
         let c = self.capacity(w.pool, &w.candidates);
-        let mut keys: Vec<KeyId> = counted.iter().filter_map(|l| l.who.key).collect();
+        let mut keys: Vec<Id> = counted.iter().filter_map(|l| l.who.key).collect();
         let held = w.who.key.map_or(0, |key| u32::try_from(keys.iter().filter(|k| **k == key).count()).unwrap());
         keys.extend(w.who.key);
         keys.sort();

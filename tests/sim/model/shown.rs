@@ -31,7 +31,7 @@ struct ShownPool {
     oversubscribed: bool,
     members: BTreeMap<MemberId, u32>,
     /// In flight, parked, weight, floor, cap; and the share.
-    keys: BTreeMap<KeyId, ([u32; 5], Option<u32>)>,
+    keys: BTreeMap<Option<KeyId>, ([u32; 5], Option<u32>)>,
     orgs: BTreeMap<OrgId, (u32, u32)>,
     traffic: BTreeMap<TrafficId, u32>,
 }
@@ -104,21 +104,20 @@ impl Model {
         waiting.sort_by_key(|w| w.order);
         let (mut keys, mut orgs) = (BTreeMap::new(), BTreeMap::new());
         for (who, held) in running.iter().map(|l| (l.who, (1, 0))).chain(waiting.iter().map(|w| (w.who, (0, 1)))) {
-            if let Some(key) = who.key {
-                let (_, sum): &mut (Who, (u32, u32)) = keys.entry(key).or_insert((who, (0, 0)));
-                *sum = (sum.0 + held.0, sum.1 + held.1);
-            }
+            let (_, sum): &mut (Who, (u32, u32)) = keys.entry(who.named()).or_insert((who, (0, 0)));
+            *sum = (sum.0 + held.0, sum.1 + held.1);
             if let Some(org) = who.org {
                 let sum: &mut (u32, u32) = orgs.entry(org).or_default();
                 *sum = (sum.0 + held.0, sum.1 + held.1);
             }
         }
-        let key = |(key, (who, (in_flight, parked))): (KeyId, (Who, (u32, u32)))| {
-            let (unit, in_org) = (Unit::Key(key), who.org.is_some());
+        let key = |(key, (who, (in_flight, parked))): (Option<KeyId>, (Who, (u32, u32)))| {
+            let Some(id) = who.key else { return (key, ([in_flight, parked, 1, 0, 0], None)) };
+            let (unit, in_org) = (Unit::Key(id), who.org.is_some());
             let share =
                 (state.policy.fair_share != FairShare::Off).then(|| self.standing(&Parked::any(pool, who)).share);
             let (weight, floor) = (self.weight(unit, in_org), self.floor(unit, in_org));
-            (key, ([in_flight, parked, weight, floor, self.key_cap(key).unwrap_or(0)], share))
+            (key, ([in_flight, parked, weight, floor, self.key_cap(id).unwrap_or(0)], share))
         };
         let members = (0..state.members.len()).filter(|m| state.members[*m].present);
         let members = members.map(|m| MemberId(u32::try_from(m).unwrap()));

@@ -1,6 +1,6 @@
 //! Waiting: who may.
 
-use governor_engine::io::{Level, Origin, Output, Reason};
+use governor_engine::io::{Kind, Level, Origin, Output, Reason};
 use governor_engine::policy::Mode;
 use governor_engine::time::{Duration, Instant};
 
@@ -48,7 +48,13 @@ impl Model {
                 (room, here.count())
             }
         };
-        (most, u32::try_from(there).unwrap())
+        // Requests that name no key never take the last quarter; what re-attaches is part of a running session.
+        let kept = if w.who.named().is_none() && w.kind == Kind::Ordinary && bound == Reason::QueueFull {
+            most.div_ceil(4)
+        } else {
+            0
+        };
+        (most - kept, u32::try_from(there).unwrap())
     }
 
     /// Why it may not wait, and the origin if it differs from the reason's own.

@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-use governor_engine::id::{KeyId, PoolId};
+use governor_engine::id::PoolId;
 use governor_engine::io::{Kind, Reason};
 use governor_engine::policy::FairShare;
 
-use super::{Answer, Model, Parked, Task, Unit, index};
+use super::{Answer, Id, Model, Parked, Task, Unit, index};
 
 /// in flight / weight.
 #[derive(Clone, Copy)]
@@ -107,10 +107,10 @@ impl Model {
 
     /// Whom a unit sends of these: of the key that is worst off, the oldest, or the newest under overload.
     fn next_within(&self, own: &[&Parked]) -> Option<u64> {
-        let mut keys: Vec<Option<KeyId>> = own.iter().map(|w| w.who.key).collect();
+        let mut keys: Vec<Option<Id>> = own.iter().map(|w| w.who.key).collect();
         keys.sort();
         keys.dedup();
-        let next = |key: &Option<KeyId>| {
+        let next = |key: &Option<Id>| {
             let of_key = own.iter().copied().filter(|w| w.who.key == *key);
             if self.newest_first() { of_key.max_by_key(|w| w.order) } else { of_key.min_by_key(|w| w.order) }
         };

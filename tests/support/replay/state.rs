@@ -4,13 +4,14 @@ use governor_engine::Engine;
 use governor_engine::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, TrafficId};
 use governor_engine::io::{self, Acquire, Held, Input, Level, MemberNews, Output, Priority};
 use governor_engine::policy::{
-    ClassPolicy, Entitlement, FairShare, Headroom, MemberPolicy, Mode, NodePolicy, OrgPolicy, Override, Policy,
-    PoolPolicy, TrafficPolicy,
+    Anonymous, ClassPolicy, Entitlement, FairShare, Headroom, MemberPolicy, Mode, NodePolicy, OrgPolicy, Override,
+    Policy, PoolPolicy, TrafficPolicy,
 };
 use governor_engine::time::{Duration, Instant};
 use governor_user::control::api::{Decision, Numbers, Outcome};
 use governor_user::control::views;
 use governor_user::daemon::journal::Entry;
+use governor_user::daemon::translate::ANONYMOUS;
 
 const SESSION: SessionId = SessionId(1);
 const POOL: PoolId = PoolId(0);
@@ -58,7 +59,9 @@ impl State {
             return Err("it depends on who waited, which a record does not list");
         }
         let engine = Engine::new(policy(record), 1).map_err(|_| CONTRADICTION)?;
-        let asking = record.key.as_ref().map(|_| ASKING);
+        // One that names no key was judged under an identity of its own, unless its pool lets such requests bypass.
+        let bypassed = |key: &&String| *key == ANONYMOUS && n.active_keys == 0;
+        let asking = record.key.as_ref().filter(|key| !bypassed(key)).map(|_| ASKING);
         let in_org = record.origin == "org";
         let ask = Acquire {
             session: SESSION,
@@ -232,6 +235,8 @@ fn policy(record: &Decision) -> Policy {
                 members: member(slots),
                 fair_share: rule(n, reason),
                 mode,
+                // What the others hold without a key is nobody's.
+                anonymous: Anonymous::Bypass,
                 min_guarantee: guarantee(n),
                 exhausted_status: if reason == "pool_exhausted" || reason == "sub_capacity" {
                     record.status

@@ -252,7 +252,7 @@ impl TrustedHeaders {
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// The default extractor: the token of `Authorization: Bearer`, else `x-api-key`, as a keyed hash. A request with
-/// neither has no key: it bypasses fair share and counts in the pool.
+/// neither has no key: all such requests of a pool share one identity, `anonymous`, which is judged like a key.
 #[must_use]
 pub fn bearer_or_api_key(governor: &Governor, head: &Parts, ask: AcquireRequest) -> AcquireRequest {
     let said = |raw: &[u8]| !raw.is_empty();

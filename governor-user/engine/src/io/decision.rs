@@ -73,7 +73,7 @@ pub struct Decision {
     pub session: SessionId,
     /// The pool.
     pub pool: PoolId,
-    /// The key.
+    /// The key; `None` if the request names none.
     pub key: Option<KeyId>,
     /// The org.
     pub org: Option<OrgId>,

@@ -72,7 +72,8 @@ pub struct Acquire {
     pub request: RequestId,
     /// The pool; one the engine does not know is rejected.
     pub pool: PoolId,
-    /// Fairness identity; `None` bypasses fair share but counts in T.
+    /// Fairness identity; `None` shares one with all others in the pool that name none, or bypasses fair share but counts
+    /// in T: see [`crate::policy::Anonymous`].
     pub key: Option<KeyId>,
     /// The key's parent, if there is one. Its cap counts all its requests, with a key or without.
     pub org: Option<OrgId>,

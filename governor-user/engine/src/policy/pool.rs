@@ -16,6 +16,8 @@ pub struct PoolPolicy {
     pub fair_share: FairShare,
     /// Whether the fair-share rule acts or only records (A6).
     pub mode: Mode,
+    /// How requests without a key are judged.
+    pub anonymous: Anonymous,
     /// A key below this many is never refused by fair share (A4). Under `max-min` it is a newcomer, for which the
     /// headroom is kept: at least one (A21); where orgs share, the org below this many is.
     pub min_guarantee: u32,
@@ -45,6 +47,7 @@ impl Default for PoolPolicy {
             unlimited: false,
             fair_share: FairShare::Off,
             mode: Mode::Observe,
+            anonymous: Anonymous::Judge,
             min_guarantee: 2,
             max_wait: Duration::from_secs(30),
             max_parked_per_key: 16,
@@ -55,6 +58,17 @@ impl Default for PoolPolicy {
             traffic: Vec::new(),
         }
     }
+}
+
+/// How a pool judges requests without a key. Either way they never take the last quarter of the places for waiting
+/// requests, in the pool and on the node (A9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Anonymous {
+    /// They share one identity, which is judged and bounded like a key.
+    #[default]
+    Judge,
+    /// They pass the share test, and count in T.
+    Bypass,
 }
 
 /// A kind of traffic that may not fill its pool.

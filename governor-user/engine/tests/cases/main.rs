@@ -1,5 +1,6 @@
 //! Cases from the field, through the engine's surface only. A test that replays a whole case names its situation first.
 
+mod anonymous;
 mod caps;
 mod claims;
 mod idle;

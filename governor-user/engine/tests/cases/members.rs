@@ -19,8 +19,8 @@ fn a_member_that_fails_cools_briefly_and_one_stays_selectable() {
     }
     // All fail: the one that is back first takes what there is, and beyond that the answer is about everybody.
     assert_eq!(world.engine.capacity(POOL), Some(4));
-    assert!((0..4).all(|_| member(&world.ask(|_| {})) == 0));
-    assert_eq!(shed(&world.ask(|_| {})), (Reason::PoolExhausted, Origin::Pool, 529));
+    assert!((0..4).all(|key| member(&world.ask_for(key)) == 0));
+    assert_eq!(shed(&world.ask_for(9)), (Reason::PoolExhausted, Origin::Pool, 529));
     world.at(10_000);
     assert_eq!(world.engine.capacity(POOL), Some(20));
 }

@@ -124,7 +124,7 @@ fn weights_decide_what_two_greedy_keys_get() {
         world.release(held.remove(0));
     }
     let keys = world.engine.snapshot().pools[0].keys.clone();
-    let holds: Vec<_> = keys.iter().map(|key| (key.key.0, key.in_flight)).collect();
+    let holds: Vec<_> = keys.iter().map(|key| (key.key.expect("it names one").0, key.in_flight)).collect();
     assert_eq!(holds, [(1, 4), (2, 8)]);
 }
 

@@ -2,7 +2,7 @@
 
 use super::reader::Reader;
 use crate::config::value::Value;
-use governor_engine::policy::{FairShare, MemberPolicy, PoolPolicy, TrafficPolicy};
+use governor_engine::policy::{Anonymous, FairShare, MemberPolicy, PoolPolicy, TrafficPolicy};
 use std::collections::BTreeSet;
 
 pub(super) fn pools(
@@ -42,6 +42,10 @@ pub(super) fn pools(
                 _ => FairShare::Off,
             },
             mode: reader.act(&key("fair_share_mode")),
+            anonymous: match reader.text(&key("anonymous")).as_str() {
+                "bypass" => Anonymous::Bypass,
+                _ => Anonymous::Judge,
+            },
             min_guarantee: reader.integer(&key("min_guarantee")),
             max_wait: reader.duration(&key("park.max_wait")),
             max_parked_per_key: reader.integer(&key("park.max_per_key")),

@@ -140,7 +140,7 @@ pub struct KeysQuery {
 pub struct Key {
     /// The pool.
     pub pool: String,
-    /// The keyed hash, 32 hexadecimal digits.
+    /// The keyed hash, 32 hexadecimal digits; `anonymous`: all requests of the pool that name no key.
     pub key: String,
     /// What the proxy calls it, if it says; else what the configuration does.
     pub label: Option<String>,
@@ -235,7 +235,7 @@ pub struct Lease {
     pub lease: String,
     /// The pool.
     pub pool: String,
-    /// The keyed hash, 32 hexadecimal digits; `null` for a request without a key.
+    /// The keyed hash, 32 hexadecimal digits; `anonymous` for a request without a key.
     pub key: Option<String>,
     /// What the proxy calls the key, if it says.
     pub label: Option<String>,

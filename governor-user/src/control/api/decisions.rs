@@ -14,7 +14,7 @@ pub struct Decision {
     pub session: u64,
     /// The pool.
     pub pool: String,
-    /// The keyed hash; `null` for a request without a key.
+    /// The keyed hash; `anonymous` for a request without a key (`null` in records of older daemons).
     pub key: Option<String>,
     /// What the proxy calls the key, if it says.
     pub label: Option<String>,

@@ -1,6 +1,6 @@
 //! One decision as it is shown.
 
-use super::{hex, org_hex};
+use super::{key_or_anonymous, org_hex};
 use crate::control::api;
 use crate::control::explain::explain;
 use crate::daemon::journal::Entry;
@@ -26,7 +26,7 @@ pub fn numbers(entry: &Entry, now: Instant) -> api::Decision {
         age_seconds: now.since(decision.at).as_secs_f64(),
         session: decision.session.0,
         pool: entry.pool.clone(),
-        key: decision.key.map(hex),
+        key: Some(key_or_anonymous(decision.key)),
         label: entry.label.clone(),
         org: decision.org.map(org_hex),
         class: entry.class.clone(),
