@@ -17,6 +17,7 @@ pub(crate) struct ListenerCell {
     pub(crate) overflow_syn: Cell<u64>,
     pub(crate) overflow_ack: Cell<u64>,
     pub(crate) lost: Cell<u64>,
+    pub(crate) handed_on: Cell<u64>,
     pub(crate) head_ns: Cell<u64>,
     owner_cgroup: u64,
     pub(crate) peak: Cell<u64>,
@@ -26,7 +27,7 @@ pub(crate) struct ListenerCell {
     pub(crate) depth: Cell<u32>,
     port: u16,
     family: u16,
-    _pad: u32,
+    pub(crate) reopened: u32,
 }
 
 impl ListenerCell {
@@ -55,6 +56,7 @@ impl ListenerCell {
             overflow_syn: self.overflow_syn.load(),
             overflow_ack: self.overflow_ack.load(),
             lost: self.lost.load(),
+            handed_on: self.handed_on.load(),
             head_ns: self.head_ns.load(),
             owner_cgroup: self.owner_cgroup,
             address: self.address,
@@ -64,7 +66,7 @@ impl ListenerCell {
             backlog: self.backlog.load(),
             port: self.port,
             family: self.family,
-            _pad: 0,
+            reopened: self.reopened,
         }
     }
 }
@@ -127,7 +129,7 @@ macro_rules! same_layout {
 }
 
 same_layout!(ListenerCell, ListenerState:
-    opened_ns, closed_ns, enqueued, moved, accepted, abandoned, overflow_syn, overflow_ack, lost, head_ns, owner_cgroup, address, netns, depth, peak, backlog, port, family);
+    opened_ns, closed_ns, enqueued, moved, accepted, abandoned, overflow_syn, overflow_ack, lost, handed_on, head_ns, owner_cgroup, address, netns, depth, peak, backlog, port, family, reopened);
 same_layout!(CgroupCell, CgroupState: inbound_opened, inbound_closed, outbound_opened, outbound_closed);
 same_layout!(StatsCell, GlobalStats: lost_events, untracked_listeners, untracked_connections, seeded, contended, handed_on);
 same_layout!(MarkerCell, Marker: cgroup, enqueued_ns, listener, counted, direction, stage);

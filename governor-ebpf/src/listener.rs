@@ -22,6 +22,7 @@ pub(crate) fn describe(sk: Sock, opened_ns: u64) -> ListenerState {
         overflow_syn: 0,
         overflow_ack: 0,
         lost: 0,
+        handed_on: 0,
         head_ns: 0,
         owner_cgroup: sk.cgroup(),
         address: sk.address(),
@@ -31,7 +32,7 @@ pub(crate) fn describe(sk: Sock, opened_ns: u64) -> ListenerState {
         backlog: u64::from(sk.backlog()),
         port: sk.port(),
         family: sk.family(),
-        _pad: 0,
+        reopened: 0,
     }
 }
 
@@ -94,25 +95,46 @@ pub(crate) fn close(sk: Sock, now_ns: u64) -> Result<bool, Error> {
     if listener.closed_ns.load() != 0 {
         return Ok(false);
     }
-    listener.depth.store(sk.depth());
+    let queued = sk.depth();
+    listener.depth.store(queued);
     if sk.hands_its_queue_on() {
+        listener.handed_on.add(u64::from(queued));
         maps::note_handed_on(listener.listen_port(), now_ns);
     } else {
-        listener.lost.store(u64::from(sk.depth()));
+        listener.lost.add(u64::from(queued));
     }
     listener.closed_ns.store(now_ns);
     emit::listener(EventKind::Closed, cookie, 0, &listener.snapshot()).map(|()| true)
 }
 
 /// Makes the entry of a socket that just began to listen and reports it; false if that is done already. A socket that
-/// stopped listening and begins again gets a new entry.
+/// stopped listening and begins again before the daemon has removed its entry keeps its counters: the cookie names the
+/// socket, and a new generation of it.
 #[inline(always)]
 pub(crate) fn open(sk: Sock, cookie: u64, now_ns: u64) -> Result<bool, Error> {
-    if maps::listener(cookie).is_some_and(|listener| listener.was_opened() && listener.closed_ns.load() == 0) {
-        return Ok(false);
+    let mut listener = describe(sk, now_ns);
+    if let Some(before) = maps::listener(cookie) {
+        if before.was_opened() && before.closed_ns.load() == 0 {
+            return Ok(false);
+        }
+        go_on(&mut listener, before);
     }
-    let listener = describe(sk, now_ns);
     maps::put_listener(cookie, &listener)?;
     error::count(emit::listener(EventKind::Opened, cookie, 0, &listener));
     Ok(true)
+}
+
+/// Takes over what earlier generations of a listener counted. Their queue is empty, so that nothing adds to it meanwhile.
+#[inline(always)]
+fn go_on(listener: &mut ListenerState, before: &ListenerCell) {
+    listener.enqueued = before.enqueued.load();
+    listener.moved = before.moved.load();
+    listener.accepted = before.accepted.load();
+    listener.abandoned = before.abandoned.load();
+    listener.overflow_syn = before.overflow_syn.load();
+    listener.overflow_ack = before.overflow_ack.load();
+    listener.lost = before.lost.load();
+    listener.handed_on = before.handed_on.load();
+    listener.peak = before.peak.load();
+    listener.reopened = before.reopened.wrapping_add(1);
 }

@@ -1,29 +1,13 @@
 //! How long connections waited in the accept queue: a wait that is known lands in its bucket, however the connection came.
 
-use crate::world::{best_plane, eventually, listener, namespace, sees};
+use crate::world::{best_plane, eventually, inside, listener, namespace, sees};
 use governor_common::abi::{bucket_of, upper_bound_seconds};
 use governor_user::kernel::view::{HookEvent, SojournView};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::{
-    fs::File,
     net::{SocketAddr, TcpListener, TcpStream},
-    os::fd::AsFd,
     thread,
     time::{Duration, Instant},
 };
-use support::netns::Netns;
-
-/// Runs `work` on a thread inside the namespace.
-fn inside<T: Send>(namespace: &Netns, work: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| {
-        let worker = scope.spawn(|| {
-            let door = File::open(namespace.path()).expect("the namespace is there");
-            move_into_link_name_space(door.as_fd(), Some(LinkNameSpaceType::Network)).expect("root may enter it");
-            work()
-        });
-        worker.join().expect("the work did not panic")
-    })
-}
 
 /// Has one connection wait in the queue; the shortest and the longest that it can have waited, by this process's clock.
 fn wait_in_queue(listener: &TcpListener, target: SocketAddr, delay: Duration) -> (Duration, Duration) {

@@ -142,3 +142,33 @@ fn a_host_with_v1_cgroups_only_has_no_counts_per_cgroup_and_says_so() {
     assert!(status["degraded"].to_string().contains(reason), "{status:#}");
     assert!(daemon.stop().success());
 }
+
+#[test]
+fn a_right_that_holders_need_is_named() {
+    let _machine = support::alone();
+    let launcher = bins::binary("test-peer");
+    let Some(namespace) = crate::world::namespace() else { return };
+    let mut server = support::peer::Peer::start(&namespace);
+    let port = server.listen("127.77.0.9", 5);
+    let script = format!("exec '{}' --without-sight", launcher.display());
+    let Some(daemon) = on(&script, setup().tier("netlink")) else { return };
+    let daemon = daemon.unwrap_or_else(|log| panic!("{log}"));
+    let reason = "missing CAP_SYS_PTRACE";
+    daemon.wait_for("/v1/listeners", |rows| {
+        let mut rows = rows.as_array().into_iter().flatten();
+        rows.any(|row| row["port"] == port && row["netns"] == namespace.inode())
+    });
+    let doctor = daemon.wait_for("/v1/doctor", |checks| checks.to_string().contains("holders"));
+    let mut checks = doctor.as_array().into_iter().flatten();
+    let holders = checks.find(|check| check["name"] == "holders").unwrap();
+    assert!(holders["status"] == "warn" && holders["detail"].to_string().contains(reason), "{holders:#}");
+    let tuner = daemon.wait_for("/v1/tuner", |tuner| !tuner["holders_unknown"].is_null());
+    assert!(tuner["holders_unknown"]["reason"].to_string().contains(reason), "{tuner:#}");
+    for arguments in [&["tune"][..], &["tune", "--dry-run"], &["explain", "listener", &format!("127.77.0.9:{port}")]] {
+        let shown = String::from_utf8(daemon.ctl(arguments).stdout).unwrap();
+        assert!(shown.contains(reason), "{arguments:?}: {shown}");
+    }
+    let status = daemon.get("/v1/status");
+    assert!(status["degraded"].to_string().contains(reason), "{status:#}");
+    assert!(daemon.stop().success());
+}

@@ -4,7 +4,10 @@ use governor_user::kernel::{
     self, Options, Plane,
     view::{HookEvent, ListenerView, Observation, Tier},
 };
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::{
+    fs::File,
+    os::fd::AsFd,
     sync::{Arc, OnceLock},
     thread,
     time::{Duration, Instant},
@@ -27,6 +30,18 @@ pub(crate) fn namespace() -> Option<Netns> {
             None
         }
     }
+}
+
+/// Runs `work` on a thread inside the namespace.
+pub(crate) fn inside<T: Send>(namespace: &Netns, work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let door = File::open(namespace.path()).expect("the namespace is there");
+            move_into_link_name_space(door.as_fd(), Some(LinkNameSpaceType::Network)).expect("root may enter it");
+            work()
+        });
+        worker.join().expect("the work did not panic")
+    })
 }
 
 /// Options under which tests need not wait for audits.

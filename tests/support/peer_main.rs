@@ -44,11 +44,14 @@ struct Sockets {
 #[expect(clippy::print_stdout, reason = "answers go to stdout")]
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
-    let namespace = arguments
-        .next()
-        .ok_or("usage: test-peer NETNS | test-peer --worker COUNT | test-peer --without-programs COMMAND…")?;
+    let namespace = arguments.next().ok_or(
+        "usage: test-peer NETNS | test-peer --worker COUNT | test-peer --without-programs|--without-sight COMMAND…",
+    )?;
     if namespace == "--without-programs" {
-        return Err(without_programs(arguments));
+        return Err(without(&[CapabilitySet::BPF, CapabilitySet::PERFMON, CapabilitySet::SYS_ADMIN], arguments));
+    }
+    if namespace == "--without-sight" {
+        return Err(without(&[CapabilitySet::SYS_PTRACE], arguments));
     }
     if namespace == "--worker" {
         return style::work(arguments.next().ok_or("--worker needs a COUNT")?.parse()?);
@@ -69,16 +72,16 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Becomes a command that has not the rights to load programs. Returns only if that fails.
-fn without_programs(mut command: impl Iterator<Item = String>) -> Box<dyn Error> {
-    for right in [CapabilitySet::BPF, CapabilitySet::PERFMON, CapabilitySet::SYS_ADMIN] {
-        if let Err(error) = remove_capability_from_bounding_set(right) {
+/// Becomes a command that lacks these rights: to load programs, or to look into other processes. Returns only if that fails.
+fn without(rights: &[CapabilitySet], mut command: impl Iterator<Item = String>) -> Box<dyn Error> {
+    for right in rights {
+        if let Err(error) = remove_capability_from_bounding_set(*right) {
             return error.into();
         }
     }
     match command.next() {
         Some(program) => Command::new(program).args(command).exec().into(),
-        None => "--without-programs needs a COMMAND".into(),
+        None => "a COMMAND is missing".into(),
     }
 }
 

@@ -67,4 +67,4 @@ impl EventKind {
     }
 }
 
-super::plain!(Event, 168);
+super::plain!(Event, 176);

@@ -13,7 +13,8 @@ pub const MAX_LISTENERS: u32 = 16_384;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct ListenerState {
-    /// `CLOCK_MONOTONIC` nanoseconds of `listen()`; 0 when the socket listened before the programs were attached.
+    /// `CLOCK_MONOTONIC` nanoseconds of the `listen()` that began the current generation; 0 when the socket listened
+    /// before the programs were attached.
     pub opened_ns: u64,
     /// `CLOCK_MONOTONIC` nanoseconds when it stopped listening; 0 while it listens. The reader then removes the entry:
     /// a program that removed it could not be sure that no other CPU is still writing to it.
@@ -30,8 +31,10 @@ pub struct ListenerState {
     pub overflow_syn: u64,
     /// Handshakes refused at their last packet because the queue was full; stays 0 where that is not seen.
     pub overflow_ack: u64,
-    /// Connections that were still queued when the listener closed: they were reset.
+    /// Connections that were still queued when the listener closed and were reset, over all generations.
     pub lost: u64,
+    /// Connections that were still queued when the listener closed and went to another listener, over all generations.
+    pub handed_on: u64,
     /// `CLOCK_MONOTONIC` nanoseconds when the connection at the head of the queue entered it, as at the last enqueue;
     /// 0 when unknown.
     pub head_ns: u64,
@@ -51,8 +54,9 @@ pub struct ListenerState {
     pub port: u16,
     /// [`AF_INET`] or [`AF_INET6`].
     pub family: u16,
-    /// Always 0.
-    pub _pad: u32,
+    /// How often the socket stopped listening and began again under this entry (`shutdown()`, then `listen()`): the
+    /// cookie stays the same and the counters go on. 0 in the first generation.
+    pub reopened: u32,
 }
 
-super::plain!(ListenerState, 136);
+super::plain!(ListenerState, 144);

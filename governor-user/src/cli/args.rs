@@ -226,12 +226,42 @@ pub(super) enum Switch {
 /// What the tuner can be told.
 #[derive(Debug, Subcommand)]
 pub(super) enum TuneOrder {
-    /// Tune listeners again that were left to whoever set their backlog
-    Resume {
-        /// Those on this address and port, e.g. 0.0.0.0:443 or :443 [default: all]
-        #[arg(value_name = "LISTENER")]
-        listener: Option<String>,
-    },
+    /// Raise the backlog of single listeners where that helps, whatever the configuration says; kept across restarts
+    #[command(group(named()))]
+    Enforce(Which),
+    /// Only say what would be done about single listeners, whatever the configuration says; kept across restarts
+    #[command(group(named()))]
+    Observe(Which),
+    /// Take away what enforce or observe set, named as `tune` lists it: the configuration holds again
+    #[command(group(named()))]
+    Clear(Which),
+    /// Give single listeners the backlog back that their owner asked for, and leave them alone until resumed
+    #[command(group(named()))]
+    Restore(Which),
+    /// Tune listeners again that are left alone; without a name, all of them
+    Resume(Which),
+}
+
+/// Which listeners: those that every part fits.
+#[derive(Debug, clap::Args)]
+pub(super) struct Which {
+    /// Its address and port, e.g. 0.0.0.0:443 or [::]:443; :443 on any address; cookie:4711 for one socket
+    #[arg(value_name = "LISTENER")]
+    pub(super) listener: Option<String>,
+    /// Only in this network namespace, by inode number
+    #[arg(long, value_name = "INODE")]
+    pub(super) netns: Option<u64>,
+    /// Only those created in this cgroup or below it
+    #[arg(long, value_name = "PATH")]
+    pub(super) cgroup: Option<String>,
+    /// Only those that this process holds, for as long as it runs
+    #[arg(long, value_name = "PID")]
+    pub(super) pid: Option<u32>,
+}
+
+/// The whole host is the configuration's.
+fn named() -> ArgGroup {
+    ArgGroup::new("named").args(["listener", "netns", "cgroup", "pid"]).multiple(true).required(true)
 }
 
 /// A duration of at least a second, in whole seconds.

@@ -23,7 +23,7 @@ pub(super) fn of(subcommand: &str, argument: &str) -> Option<ArgValueCandidates>
         (_, "pool") => pools,
         ("key", "key") | ("refusals", "key") => keys,
         ("set" | "unset", "key") => settings,
-        ("listener", "place") | ("resume", "listener") => listeners,
+        ("listener", "place") | ("enforce" | "observe" | "clear" | "restore" | "resume", "listener") => listeners,
         _ => return None,
     };
     let candidates = move || names().into_iter().take(MOST).map(CompletionCandidate::new).collect();

@@ -22,8 +22,9 @@ pub(super) fn table(cgroups: &[CgroupView], style: Style) -> String {
         Column::number("ID").rank(3),
     ]);
     let mut table = Table::new(&columns);
-    for cgroup in cgroups {
-        let mut row = vec![or_dash(cgroup.path.as_deref()), cgroup.inbound.to_string()];
+    let removed = sum_of_removed(cgroups);
+    for cgroup in cgroups.iter().filter(|cgroup| cgroup.path.is_some()).chain(&removed) {
+        let mut row = vec![cgroup.path.as_deref().unwrap_or("removed").to_owned(), cgroup.inbound.to_string()];
         row.extend(owned.then(|| or_dash(cgroup.inbound_owned)));
         row.extend([
             cgroup.outbound.to_string(),
@@ -31,11 +32,21 @@ pub(super) fn table(cgroups: &[CgroupView], style: Style) -> String {
                 Basis::Owner => "owner".to_owned(),
                 Basis::Acceptor => "acceptor".to_owned(),
             },
-            cgroup.id.to_string(),
+            or_dash(cgroup.path.as_ref().map(|_| cgroup.id)),
         ]);
         table.row(row);
     }
     table.text(style, "no cgroup has open connections")
+}
+
+/// One row for all cgroups whose folder is gone, and for connections of which the kernel tells no cgroup.
+fn sum_of_removed(cgroups: &[CgroupView]) -> Option<CgroupView> {
+    cgroups.iter().filter(|cgroup| cgroup.path.is_none()).cloned().reduce(|sum, one| CgroupView {
+        inbound: sum.inbound + one.inbound,
+        outbound: sum.outbound + one.outbound,
+        inbound_owned: sum.inbound_owned.zip(one.inbound_owned).map(|(sum, one)| sum + one),
+        ..sum
+    })
 }
 
 #[cfg(test)]
@@ -43,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cgroup_whose_folder_is_gone_keeps_its_counts() {
+    fn cgroups_whose_folder_is_gone_share_a_row() {
         let row = |path: Option<&str>, inbound, outbound, inbound_basis| CgroupView {
             id: 71,
             path: path.map(str::to_owned),
@@ -52,12 +63,15 @@ mod tests {
             inbound_basis,
             inbound_owned: None,
         };
-        let rows =
-            [row(Some("/system.slice/gateway.service"), 1200, 98, Basis::Acceptor), row(None, 1, 0, Basis::Owner)];
+        let rows = [
+            row(Some("/system.slice/gateway.service"), 1200, 98, Basis::Acceptor),
+            row(None, 1, 0, Basis::Owner),
+            row(None, 2, 4, Basis::Owner),
+        ];
         insta::assert_snapshot!(table(&rows, Style::PLAIN), @"
         CGROUP                         INBOUND  OUTBOUND  INBOUND COUNTS UNDER  ID
         /system.slice/gateway.service     1200        98  acceptor              71
-        -                                    1         0  owner                 71
+        removed                              3         4  owner                  -
         ");
     }
 

@@ -59,7 +59,12 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
         "tune",
         &[
             ("governorctl tune --dry-run", "what the tuner would do about each listener"),
-            ("governorctl tune resume :443", "tune a listener again that an operator had set"),
+            (
+                "governorctl tune enforce 0.0.0.0:443",
+                "raise the backlog of this listener where that helps, and of no other",
+            ),
+            ("governorctl tune restore :443", "give it the backlog back that its owner asked for, and leave it alone"),
+            ("governorctl tune resume :443", "tune a listener again that is left alone"),
         ],
     ),
     ("config", &[("governorctl config --origin", "every setting and the layer it comes from")]),

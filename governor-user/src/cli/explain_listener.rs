@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Error};
 use super::client::with_query;
-use super::render::{Facts, Style, duration, wrapped};
+use super::render::{Facts, Style, duration, printable, wrapped};
 use super::run::Ctl;
 use crate::control::api::{Conntrack, Evidence, ListenerVerdict, Verdict};
 use crate::wording::counted;
@@ -137,6 +137,8 @@ fn surroundings(facts: &mut Facts, row: &ListenerVerdict) {
     if !row.pids.is_empty() {
         let pids: Vec<String> = row.pids.iter().map(u32::to_string).collect();
         facts.add("held by", format!("process {}", pids.join(", ")));
+    } else if let Some(why) = &row.pids_unknown {
+        facts.add("held by", format!("unknown: {}; its backlog is not tuned", printable(why)));
     }
     facts.add(
         "level",
@@ -161,6 +163,7 @@ mod tests {
             port: 443,
             cookie: Some(7),
             pids: vec![71, 72],
+            pids_unknown: None,
             watched: true,
             verdict,
             sentence: verdict.sentence(&evidence),

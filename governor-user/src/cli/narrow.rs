@@ -243,6 +243,8 @@ fn tuner_tables(style: Style) -> Vec<String> {
         mode: "enforce".into(),
         at_exit: "restore".into(),
         unavailable: None,
+        settings: Vec::new(),
+        holders_unknown: None,
         listeners: vec![TunedListener {
             listener: name.clone(),
             mode: "enforce".into(),
@@ -250,6 +252,8 @@ fn tuner_tables(style: Style) -> Vec<String> {
             original: LARGE,
             backlog: LARGE,
             somaxconn: Some(LARGE),
+            mode_set: false,
+            obstacle: None,
             plan: TunerPlan { to: Some(LARGE), wanted: Some(LARGE), limit: Some("somaxconn".into()), reason: text() },
         }],
     };

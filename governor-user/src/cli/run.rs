@@ -1,7 +1,7 @@
 //! From the arguments to the exit code: picks the subcommand, writes its answer once, maps every end to a code.
 
 use super::answer::{Answer, Error, Exit};
-use super::args::{Args, Command, Explained, Format, TuneOrder};
+use super::args::{Args, Command, Explained, Format};
 use super::client::Client;
 use super::command::command;
 use super::render::Style;
@@ -102,7 +102,7 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
         Command::Set { key, value } => set::set(&ctl, &key, &value),
         Command::Unset { key } => set::unset(&ctl, &key),
         Command::Bypass { switch } => bypass::run(&ctl, &switch),
-        Command::Tune { order: Some(TuneOrder::Resume { listener }), .. } => tune::resume(&ctl, listener),
+        Command::Tune { order: Some(order), .. } => tune::order(&ctl, order),
         Command::Tune { dry_run: true, .. } => tune::dry_run(&ctl),
         Command::Tune { last, .. } => tune::run(&ctl, last),
         Command::Config { origin } => config::run(&ctl, origin),

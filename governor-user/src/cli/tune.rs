@@ -1,10 +1,16 @@
-//! `governorctl tune`: which backlogs are raised or left alone, what was done and why, and what would be done.
+//! `governorctl tune`: which backlogs are raised or left alone, what was done and why, what would be done, and orders for
+//! single listeners.
 
 use super::answer::{Answer, Error};
+use super::args::{TuneOrder, Which};
 use super::client::with_query;
 use super::render::{Cell, Column, Facts, Style, Table, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::{TunedListener, Tuner, TunerAction, TunerRecord, TunerResume, TunerResumed, TunerState};
+use crate::control::api::{
+    TunedListener, Tuner, TunerAction, TunerOrdered, TunerOutcome, TunerRecord, TunerResume, TunerResumed, TunerSet,
+    TunerSetting, TunerState, TunerWhich,
+};
+use crate::wording::counted;
 use hyper::Method;
 use serde::Serialize;
 
@@ -37,21 +43,96 @@ pub(super) fn dry_run(ctl: &Ctl) -> Result<Answer, Error> {
     Ok(ctl.show(&tuner, |tuner, style| format!("{}\n{}", summary(tuner, *style), plans(tuner, *style))))
 }
 
-/// Gives listeners back to the tuner.
-pub(super) fn resume(ctl: &Ctl, listener: Option<String>) -> Result<Answer, Error> {
-    let resumed: TunerResumed = ctl.client.send(Method::POST, "/v1/tuner/resume", &TunerResume { listener })?;
-    Ok(ctl.show(&resumed, |resumed, _| {
-        if resumed.listeners.is_empty() {
-            return "no listener was left alone\n".to_owned();
+/// Orders something for single listeners.
+pub(super) fn order(ctl: &Ctl, order: TuneOrder) -> Result<Answer, Error> {
+    match order {
+        TuneOrder::Enforce(which) => set_mode(ctl, which, "enforce"),
+        TuneOrder::Observe(which) => set_mode(ctl, which, "observe"),
+        TuneOrder::Clear(which) => {
+            let which = TunerWhich::from(which);
+            let done: TunerOrdered = ctl.client.send(Method::POST, "/v1/tuner/clear", &which)?;
+            Ok(ctl.show(&done, |done, style| {
+                let cleared = format!("the configuration holds again for {which}\n");
+                format!("{cleared}{}{}", modes(done), warning(done, *style))
+            }))
         }
-        resumed.listeners.iter().map(|name| format!("{name} is tuned again\n")).collect()
+        TuneOrder::Restore(which) => {
+            let done: TunerOrdered = ctl.client.send(Method::POST, "/v1/tuner/restore", &TunerWhich::from(which))?;
+            Ok(ctl.show(&done, |done, style| restored(done, *style)))
+        }
+        TuneOrder::Resume(which) => {
+            let Which { listener, netns, cgroup, pid } = which;
+            let request = TunerResume { listener, netns, cgroup, pid };
+            let resumed: TunerResumed = ctl.client.send(Method::POST, "/v1/tuner/resume", &request)?;
+            Ok(ctl.show(&resumed, |resumed, _| {
+                if resumed.listeners.is_empty() {
+                    return "no listener was left alone\n".to_owned();
+                }
+                resumed.listeners.iter().map(|name| format!("{name} is tuned again\n")).collect()
+            }))
+        }
+    }
+}
+
+fn set_mode(ctl: &Ctl, which: Which, mode: &str) -> Result<Answer, Error> {
+    let order = TunerSet { which: which.into(), mode: mode.to_owned() };
+    let done: TunerOrdered = ctl.client.send(Method::POST, "/v1/tuner/mode", &order)?;
+    Ok(ctl.show(&done, |done, style| {
+        let before = done.before.as_ref().map_or_else(String::new, |before| format!(" (was {})", before.mode));
+        format!("{mode} is set for {}{before}\n{}{}", order.which, modes(done), warning(done, *style))
     }))
+}
+
+/// What holds for each listener that is there.
+fn modes(done: &TunerOrdered) -> String {
+    if done.listeners.is_empty() {
+        return "no listener that is there now fits\n".to_owned();
+    }
+    let line = |one: &TunerOutcome| {
+        format!(
+            "{} in network namespace {}: mode {}, backlog {}\n",
+            one.listener, one.listener.netns, one.mode, one.after
+        )
+    };
+    done.listeners.iter().map(line).collect()
+}
+
+fn restored(done: &TunerOrdered, style: Style) -> String {
+    let line = |one: &TunerOutcome| {
+        let what = match &one.failure {
+            Some(why) => style.red(&format!("not restored: {}", printable(why))),
+            None if one.before == one.after => format!("backlog {} as its owner asked; left alone now", one.after),
+            None => format!("backlog {} instead of {}, as its owner asked; left alone now", one.after, one.before),
+        };
+        format!("{} in network namespace {}: {what}\n", one.listener, one.listener.netns)
+    };
+    done.listeners.iter().map(line).collect()
+}
+
+fn warning(done: &TunerOrdered, style: Style) -> String {
+    let warning = done.warning.as_ref().map(|why| format!("{}\n", style.yellow(&printable(why))));
+    warning.unwrap_or_default()
+}
+
+impl From<Which> for TunerWhich {
+    fn from(which: Which) -> Self {
+        let Which { listener, netns, cgroup, pid } = which;
+        Self { listener, netns, cgroup, pid }
+    }
 }
 
 fn summary(tuner: &Tuner, style: Style) -> String {
     let mut facts = Facts::default();
     facts.add("mode", format!("{}, at exit {}", tuner.mode, tuner.at_exit));
     facts.add("listeners", tuner.listeners.len().to_string());
+    if let Some(unknown) = &tuner.holders_unknown {
+        let many = counted(unknown.listeners, "listener cannot be tuned", "listeners cannot be tuned");
+        facts.add("holders", format!("{many}, no process is seen that holds it: {}", printable(&unknown.reason)));
+    }
+    for setting in &tuner.settings {
+        let TunerSetting { which, mode, set_by, set_at } = setting;
+        facts.add("set", printable(&format!("{mode} for {which}, by {set_by}, {set_at}")));
+    }
     if let Some(why) = &tuner.unavailable {
         facts.add("note", why.clone());
     }
@@ -97,8 +178,12 @@ pub(super) fn plans(tuner: &Tuner, style: Style) -> String {
         Column::word("LIMIT").rank(3),
         Column::text("WHY").rank(1).least(20),
     ]);
-    for TunedListener { listener, mode, backlog, plan, .. } in &tuner.listeners {
-        let why = if plan.reason.is_empty() { "no burst has asked for more room" } else { &plan.reason };
+    for TunedListener { listener, mode, backlog, plan, obstacle, .. } in &tuner.listeners {
+        let why = match obstacle {
+            Some(obstacle) => obstacle,
+            None if plan.reason.is_empty() => "no burst has asked for more room",
+            None => &plan.reason,
+        };
         table.row([
             listener.to_string(),
             listener.netns.to_string(),
@@ -133,6 +218,7 @@ pub(super) fn records(journal: &[TunerRecord], style: Style) -> String {
             | TunerAction::Reverted
             | TunerAction::Reapply
             | TunerAction::Resume
+            | TunerAction::SetMode
             | TunerAction::Restore
             | TunerAction::Somaxconn => record.action.as_str().to_owned().into(),
         };
@@ -153,7 +239,7 @@ pub(super) fn records(journal: &[TunerRecord], style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::{ListenerName, TunerPlan};
+    use crate::control::api::{HoldersUnknown, ListenerName, TunerPlan};
 
     fn name() -> ListenerName {
         ListenerName { netns: 4_026_531_840, address: "0.0.0.0".parse().unwrap(), port: 443, cookie: 7 }
@@ -167,6 +253,8 @@ mod tests {
             original: 5,
             backlog,
             somaxconn: Some(4096),
+            mode_set: false,
+            obstacle: None,
             plan,
         };
         let plan = TunerPlan {
@@ -179,6 +267,8 @@ mod tests {
             mode: "observe".into(),
             at_exit: "keep".into(),
             unavailable: None,
+            holders_unknown: None,
+            settings: Vec::new(),
             listeners: vec![
                 listener(TunerState::Untouched, 80, 5, TunerPlan::default()),
                 listener(TunerState::Untouched, 443, 5, plan),
@@ -230,6 +320,53 @@ mod tests {
         WHEN                  LISTENER     WHAT        BEFORE  AFTER  LIMIT  BY         WHY
         2026-03-01T12:00:00Z  0.0.0.0:443  raise            5    155  rate   governord  why
         2026-03-01T12:00:00Z  0.0.0.0:443  stand_down     155     64  -      governord  why
+        ");
+    }
+
+    fn ordered() -> TunerOrdered {
+        let outcome = |before, after, failure: Option<&str>| TunerOutcome {
+            listener: name(),
+            mode: "enforce".into(),
+            before,
+            after,
+            failure: failure.map(str::to_owned),
+        };
+        TunerOrdered {
+            listeners: vec![outcome(1024, 5, None), outcome(5, 5, None), outcome(64, 64, Some("it is gone"))],
+            ..TunerOrdered::default()
+        }
+    }
+
+    #[test]
+    fn what_became_of_each_listener_is_told() {
+        insta::assert_snapshot!(restored(&ordered(), Style::PLAIN), @"
+        0.0.0.0:443 in network namespace 4026531840: backlog 5 instead of 1024, as its owner asked; left alone now
+        0.0.0.0:443 in network namespace 4026531840: backlog 5 as its owner asked; left alone now
+        0.0.0.0:443 in network namespace 4026531840: not restored: it is gone
+        ");
+        let first = TunerOrdered { listeners: ordered().listeners[..1].to_vec(), ..TunerOrdered::default() };
+        insta::assert_snapshot!(modes(&first), @"0.0.0.0:443 in network namespace 4026531840: mode enforce, backlog 5");
+        assert_eq!(modes(&TunerOrdered::default()), "no listener that is there now fits\n");
+    }
+
+    #[test]
+    fn settings_and_listeners_that_cannot_be_tuned_are_named() {
+        let which =
+            TunerWhich { listener: Some(":443".into()), cgroup: Some("/proxies".into()), ..TunerWhich::default() };
+        let set = TunerSetting {
+            which,
+            mode: "enforce".into(),
+            set_by: "uid 0".into(),
+            set_at: "2026-03-01T12:00:00Z".into(),
+        };
+        let reason = "2 processes cannot be read (missing CAP_SYS_PTRACE)".to_owned();
+        let shown =
+            Tuner { holders_unknown: Some(HoldersUnknown { listeners: 1, reason }), settings: vec![set], ..tuner() };
+        insta::assert_snapshot!(summary(&shown, Style::PLAIN), @"
+        mode       observe, at exit keep
+        listeners  4
+        holders    1 listener cannot be tuned, no process is seen that holds it: 2 processes cannot be read (missing CAP_SYS_PTRACE)
+        set        enforce for :443 of cgroup /proxies, by uid 0, 2026-03-01T12:00:00Z
         ");
     }
 }

@@ -26,6 +26,9 @@
 //! | `POST /v1/bypass` | [`BypassRequest`] | [`Warned`] [`Bypass`] |
 //! | `GET /v1/tuner` | | [`Tuner`] |
 //! | `GET /v1/tuner/journal` | [`TunerJournalQuery`] | array of [`TunerRecord`], oldest first |
+//! | `POST /v1/tuner/mode` | [`TunerSet`] | [`TunerOrdered`]; for single listeners, over the configuration |
+//! | `POST /v1/tuner/clear` | [`TunerWhich`] | [`TunerOrdered`]; 404 if nothing was set for exactly these |
+//! | `POST /v1/tuner/restore` | [`TunerWhich`] | [`TunerOrdered`]; 404 if the tuner looks at none of them |
 //! | `POST /v1/tuner/resume` | [`TunerResume`] | [`TunerResumed`]; 404 if none of them was left alone |
 //! | `GET /v1/doctor` | | array of [`Check`] |
 //!
@@ -57,8 +60,8 @@ pub use settings::{
     BypassRequest, ConfigEntry, Origin, PendingValue, Reload, ReloadChange, ReloadFailure, Setting, SettingChange,
 };
 pub use tuner::{
-    ListenerName, TunedListener, Tuner, TunerAction, TunerJournalQuery, TunerPlan, TunerRecord, TunerResume,
-    TunerResumed, TunerState,
+    HoldersUnknown, ListenerName, TunedListener, Tuner, TunerAction, TunerJournalQuery, TunerOrdered, TunerOutcome,
+    TunerPlan, TunerRecord, TunerResume, TunerResumed, TunerSet, TunerSetting, TunerState, TunerWhich,
 };
 pub use verdicts::{Descriptors, Evidence, ListenerVerdict, Monitor, PoolWork, Troubled, Verdict, VerdictsQuery, Work};
 

@@ -4,7 +4,7 @@
 use super::api::{Check, CheckStatus, StateHealth, Tuner, TunerState};
 use crate::daemon::settings::Settings;
 use crate::daemon::view::View;
-use crate::kernel::view::{Health, HookEvent, HookView, Observation, PinState, PinsView};
+use crate::kernel::view::{Health, HookEvent, HookView, Observation, PinState, PinsView, SourceView};
 use crate::own_namespaces::proc_is_ours;
 use crate::wording::counted;
 
@@ -19,6 +19,8 @@ pub fn checks(
 ) -> Vec<Check> {
     let mut checks = vec![tier(seen)];
     checks.extend(seen.hooks.iter().map(hook));
+    checks.extend(seen.failing.iter().map(source));
+    checks.push(holders(seen));
     checks.push(pins(&seen.pins));
     for namespace in &seen.namespaces {
         for finding in &namespace.findings {
@@ -168,6 +170,39 @@ fn hook(hook: &HookView) -> Check {
         format!("not seen; lost: {}", hook.lost_without)
     };
     Check { hook: Some(hook.clone()), ..check(&format!("hook {}", event.as_str()), ok(hook.active), detail, None) }
+}
+
+/// A source that worked and fails now.
+fn source(source: &SourceView) -> Check {
+    let SourceView { failing_seconds, namespaces, problem, reason, effect, .. } = source;
+    let place = match namespaces {
+        0 => String::new(),
+        many => format!(" in {}", counted(*many, "network namespace", "network namespaces")),
+    };
+    check(
+        &format!("source {}", source.source),
+        CheckStatus::Warn,
+        format!("{problem}{place} for {failing_seconds:.0} s ({reason}); {effect}"),
+        Some("it is tried again all the time; raise the limit or give back the right that the reason names"),
+    )
+}
+
+/// Who holds the listeners: without that no backlog is tuned, and no proxy is known by its listeners.
+fn holders(seen: &Observation) -> Check {
+    let held: Vec<_> = seen.listeners.iter().filter(|listener| listener.inode.is_some()).collect();
+    let unknown = held.iter().filter(|listener| listener.pids.is_empty()).count();
+    let detail = format!("known for {} of {} listeners", held.len() - unknown, held.len());
+    match seen.walk.blind().filter(|_| unknown > 0) {
+        Some(blind) => check(
+            "holders",
+            CheckStatus::Warn,
+            format!("{detail}: {blind}; the others are not tuned, and proxies that hold them are not recognised"),
+            seen.walk.unreadable_reason.is_some().then_some(
+                "give governord CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, or run it as the user of the listeners' processes",
+            ),
+        ),
+        None => check("holders", CheckStatus::Ok, detail, None),
+    }
 }
 
 /// What a crash of the daemon would do to the counts.

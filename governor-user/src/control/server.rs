@@ -60,6 +60,9 @@ pub fn routes(handle: Handle) -> Router {
         .route("/v1/bypass", post(bypass))
         .route("/v1/tuner", get(tuner::view))
         .route("/v1/tuner/journal", get(tuner::journal))
+        .route("/v1/tuner/mode", post(tuner::set_mode))
+        .route("/v1/tuner/clear", post(tuner::clear_mode))
+        .route("/v1/tuner/restore", post(tuner::restore))
         .route("/v1/tuner/resume", post(tuner::resume))
         .route("/v1/doctor", get(doctor))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "no such route") })
@@ -97,7 +100,14 @@ async fn verdicts(
 ) -> Answer<Vec<api::ListenerVerdict>> {
     let Query(query) = query?;
     let report = handle.report();
-    let Some(named) = query.listener else { return Ok(Json(super::verdicts::verdicts(&report, None))) };
+    let blind = handle.observation().walk.blind();
+    let with_holders = |mut rows: Vec<api::ListenerVerdict>| {
+        for row in rows.iter_mut().filter(|row| row.pids.is_empty()) {
+            row.pids_unknown.clone_from(&blind);
+        }
+        Json(rows)
+    };
+    let Some(named) = query.listener else { return Ok(with_holders(super::verdicts::verdicts(&report, None))) };
     let place = Place::parse(&named).ok_or_else(|| {
         Problem::new(StatusCode::BAD_REQUEST, format!("\"{named}\" is no listener"))
             .hint("name it by its port or its address and port: :443, 10.0.0.1:443, [::]:443")
@@ -107,7 +117,7 @@ async fn verdicts(
         return Err(Problem::new(StatusCode::NOT_FOUND, format!("nobody listens on {named}"))
             .hint("governorctl listeners shows every listener"));
     }
-    Ok(Json(rows))
+    Ok(with_holders(rows))
 }
 
 async fn closed(State(handle): State<Handle>) -> Json<Vec<api::ClosedListeners>> {

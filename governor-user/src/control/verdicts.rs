@@ -41,6 +41,7 @@ pub fn verdicts(report: &Report, place: Option<Place>) -> Vec<api::ListenerVerdi
         port: row.port,
         cookie: row.cookie,
         pids: row.pids.clone(),
+        pids_unknown: None,
         watched: row.watched,
         verdict: row.verdict,
         sentence: row.verdict.sentence(&row.evidence),

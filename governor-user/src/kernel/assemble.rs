@@ -1,13 +1,18 @@
 //! Turns what the sources say about one listener into its [`ListenerView`]: depth and backlog as the kernel holds them
 //! now, totals and peaks since the listener was first seen. Pure bookkeeping; reads no kernel and no clock.
 //!
-//! Everything that leaves the queue of an open listener leaves it by accept, so `accepted = enqueued − depth` is exact
-//! as long as the count of what came in is. The count must be read *before* the depth: then accepts may be reported a
+//! Everything that leaves the queue of an open listener leaves it by accept, so `accepted = enqueued − lost − depth` is exact
+//! as long as the count of what came in is (`lost`: what was queued when an earlier generation stopped listening). The count must be read *before* the depth: then accepts may be reported a
 //! tick late under load, but never too many, and the total never runs backwards. A queue that holds more than was counted
 //! by then has its count read again *after* the table ([`Ledger::outgrown`]): what arrived lies between the two readings,
 //! and what another listener handed on is told apart, which the depth alone could not. A listener older than the programs
 //! counts from first sight, with what was in its queue then; a [`Note`] of that outlives the daemon if the counts do.
+//!
+//! A cookie names a socket and not one life of a listener: `shutdown()` and `listen()` end a generation and begin the next.
+//! Totals go on over generations. The programs keep their counters while the entry lives; where the entry was replaced, what
+//! it had counted is carried ([`Carried`]), and a listener that is not there for a while is set aside and not forgotten.
 
+use super::pids::Listener;
 use super::refusals::{Refusals, Watched};
 use super::view::{Family, ListenerView, Protocol, Tier};
 use std::{
@@ -19,6 +24,9 @@ use std::{
 /// Complete tables a listener may be missing from before its totals are forgotten: a table longer than one answer can
 /// skip a socket while its bucket changes.
 const MISSES: u8 = 2;
+
+/// Listeners set aside while they do not listen; of more, the one that stopped longest ago is forgotten.
+const MOST_PAUSED: usize = 1000;
 
 /// Identity of a listener: its cookie, or its inode where there is no cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +76,8 @@ pub(crate) struct Counted {
     pub(crate) accepted: Option<u64>,
     /// Of those, connections whose client had gone by then; `None` as above.
     pub(crate) abandoned: Option<u64>,
+    /// Connections that left the queue with an earlier generation and without an accept: reset or handed on.
+    pub(crate) left_unaccepted: u64,
 }
 
 /// Connections that entered an accept queue.
@@ -83,6 +93,46 @@ impl Entered {
     /// Both, as far as a signed number goes.
     fn all(self) -> i64 {
         i64::try_from(self.enqueued.saturating_add(self.moved)).unwrap_or(i64::MAX)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { enqueued: self.enqueued.saturating_add(other.enqueued), moved: self.moved.saturating_add(other.moved) }
+    }
+}
+
+/// What entries of the same listener counted that are gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Carried {
+    entered: Entered,
+    accepted: u64,
+    abandoned: u64,
+    left_unaccepted: u64,
+    syn: u64,
+    ack: u64,
+}
+
+impl Carried {
+    /// Adds the last figures of an entry.
+    fn add(&mut self, last: &Counted) {
+        self.entered = self.entered.plus(last.entered);
+        self.accepted += last.accepted.unwrap_or(0);
+        self.abandoned += last.abandoned.unwrap_or(0);
+        self.left_unaccepted += last.left_unaccepted;
+        self.syn += last.refused.syn;
+        self.ack += last.refused.ack;
+    }
+
+    /// What was counted in all generations.
+    fn before(&self, now: Counted) -> Counted {
+        Counted {
+            entered: now.entered.plus(self.entered),
+            entered_later: now.entered_later.map(|later| later.plus(self.entered)),
+            accepted: now.accepted.map(|accepted| accepted + self.accepted),
+            abandoned: now.abandoned.map(|abandoned| abandoned + self.abandoned),
+            left_unaccepted: now.left_unaccepted + self.left_unaccepted,
+            refused: Watched { syn: now.refused.syn + self.syn, ack: now.refused.ack + self.ack, ..now.refused },
+            ..now
+        }
     }
 }
 
@@ -108,6 +158,8 @@ enum Sight {
 #[derive(Debug)]
 struct Track {
     row: Row,
+    /// When the table with the row was read.
+    seen_ns: u64,
     drops_first: Option<u32>,
     drops_seen: Option<u32>,
     drops_total: Option<u64>,
@@ -115,6 +167,9 @@ struct Track {
     base: Option<i64>,
     /// Whether BPF counts it now.
     counted: bool,
+    /// What its entry said last, if that is not carried yet.
+    entry: Option<Counted>,
+    carried: Carried,
     enqueued: u64,
     peak: u32,
     accepted: u64,
@@ -128,6 +183,9 @@ struct Track {
 pub(crate) struct Ledger {
     namespaces: BTreeMap<u64, BTreeMap<Id, Track>>,
     overflows: BTreeMap<u64, Overflows>,
+    /// Listeners that do not listen now, by namespace and cookie, with the number of their end.
+    paused: BTreeMap<(u64, u64), (u64, Track)>,
+    ends: u64,
 }
 
 /// What a namespace has refused altogether.
@@ -157,13 +215,17 @@ impl Ledger {
         let quiet = overflows.at_last_look;
         overflows.at_last_look = overflows.now;
         let mut notes = Vec::new();
+        let paused = &mut self.paused;
         for row in rows {
             let Id::Cookie(cookie) = row.id else {
                 tracks.entry(row.id).or_insert_with(|| Track::new(&row, sight, None, quiet)).update(row, now_ns, None);
                 continue;
             };
             let now = counted(cookie);
-            let track = tracks.entry(row.id).or_insert_with(|| Track::new(&row, sight, now, quiet));
+            let track = tracks.entry(row.id).or_insert_with(|| match paused.remove(&(netns, cookie)) {
+                Some((_, track)) => track,
+                None => Track::new(&row, sight, now, quiet),
+            });
             let known = track.base.is_some();
             track.update(row, now_ns, now);
             if let (false, Some(base), Some(Counted { from_the_first: false, note: None, .. })) =
@@ -172,8 +234,36 @@ impl Ledger {
                 notes.push((cookie, Note { base, drops: track.drops_first }));
             }
         }
-        tracks.retain(|_, track| track.missing < MISSES);
+        let gone: Vec<Id> = tracks.iter().filter(|(_, track)| track.missing >= MISSES).map(|(id, _)| *id).collect();
+        for id in gone {
+            // A cookie is never given out twice in one boot; an inode number is.
+            if let (Some(track), Id::Cookie(cookie)) = (tracks.remove(&id), id) {
+                self.ends += 1;
+                self.paused.insert((netns, cookie), (self.ends, track));
+            }
+        }
+        while self.paused.len() > MOST_PAUSED
+            && let Some(oldest) = self.paused.iter().min_by_key(|(_, (end, _))| *end).map(|(id, _)| *id)
+        {
+            self.paused.remove(&oldest);
+        }
         notes
+    }
+
+    /// Takes in the last figures of an entry that the programs have no more: its listener stopped listening.
+    pub(crate) fn ended(&mut self, netns: u64, cookie: u64, last: &Counted) {
+        let present = self.namespaces.get_mut(&netns).and_then(|tracks| tracks.get_mut(&Id::Cookie(cookie)));
+        let track = present.or_else(|| self.paused.get_mut(&(netns, cookie)).map(|(_, track)| track));
+        if let Some(track) = track {
+            track.entry = None;
+            track.carried.add(last);
+        }
+    }
+
+    /// Whether anything is known of the listener with this cookie, which may not listen now.
+    pub(crate) fn remembers(&self, netns: u64, cookie: u64) -> bool {
+        let present = self.namespaces.get(&netns).is_some_and(|tracks| tracks.contains_key(&Id::Cookie(cookie)));
+        present || self.paused.contains_key(&(netns, cookie))
     }
 
     /// Cookies of the listeners whose queue holds more than was counted before their table was read, or of which nothing was
@@ -184,9 +274,11 @@ impl Ledger {
             let Id::Cookie(cookie) = row.id else { return None };
             let Some(now) = counted(cookie) else { return Some(cookie) };
             let track = tracks.and_then(|tracks| tracks.get(&row.id));
+            let now = track.map_or(now, |track| track.carried.before(now));
             // Counting begins with what is there.
             let base = track.and_then(|track| track.base).or_else(|| now.base())?;
             let left = now.accepted.or_else(|| track.map(|track| track.accepted)).unwrap_or(0);
+            let left = left.saturating_add(now.left_unaccepted);
             let held = i64::try_from(left).unwrap_or(i64::MAX).saturating_add(i64::from(row.depth));
             (held > now.entered.all().saturating_add(base)).then_some(cookie)
         };
@@ -212,6 +304,7 @@ impl Ledger {
     pub(crate) fn retain(&mut self, keep: impl Fn(u64) -> bool) {
         self.namespaces.retain(|netns, _| keep(*netns));
         self.overflows.retain(|netns, _| keep(*netns));
+        self.paused.retain(|(netns, _), _| keep(*netns));
     }
 
     /// Depth and backlog of every queue whose backlog is known.
@@ -219,9 +312,9 @@ impl Ledger {
         self.present().filter_map(|(_, track)| Some((track.row.depth, track.row.backlog?)))
     }
 
-    /// Inode numbers of the listeners' descriptors.
-    pub(crate) fn inodes(&self) -> impl Iterator<Item = u64> {
-        self.present().map(|(_, track)| track.row.inode).filter(|inode| *inode != 0)
+    /// The listeners as their holders are sought.
+    pub(crate) fn held(&self) -> impl Iterator<Item = Listener> {
+        self.present().map(|(netns, track)| track.listener(netns)).filter(|listener| listener.inode != 0)
     }
 
     /// cgroup ids of the listeners' creators.
@@ -229,13 +322,13 @@ impl Ledger {
         self.present().filter_map(|(_, track)| track.row.cgroup)
     }
 
-    /// The rows, by (netns, port, address, cookie). `owner` names a cgroup, `pids` the holders of an inode.
+    /// The rows, by (netns, port, address, cookie). `owner` names a cgroup, `pids` the holders of a listener.
     pub(crate) fn views(
         &self,
         tier: Tier,
         now_ns: u64,
         owner: impl Fn(u64) -> Option<String>,
-        pids: impl Fn(u64) -> Vec<u32>,
+        pids: impl Fn(Listener) -> Vec<u32>,
     ) -> Vec<ListenerView> {
         let view = |(netns, track): (u64, &Track)| track.view(netns, tier, now_ns, &owner, &pids);
         let mut views: Vec<_> = self.present().map(view).collect();
@@ -254,7 +347,14 @@ impl Ledger {
 impl Counted {
     /// What to add to the programs' count, unless that depends on what is in the queue at first sight.
     fn base(&self) -> Option<i64> {
-        if self.from_the_first { Some(0) } else { self.note.map(|note| note.base) }
+        // A listener that is older than the programs keeps its note over generations, with its counters.
+        self.note.map(|note| note.base).or_else(|| self.from_the_first.then_some(0))
+    }
+}
+
+impl Counted {
+    fn fell_since(&self, last: &Self) -> bool {
+        self.entered.enqueued < last.entered.enqueued || self.entered.moved < last.entered.moved
     }
 }
 
@@ -268,11 +368,14 @@ impl Track {
         let drops_total = row.drops.map(|_| 0);
         Self {
             row: row.clone(),
+            seen_ns: 0,
             drops_first,
             drops_seen: drops_first,
             drops_total,
             base: None,
             counted: false,
+            entry: None,
+            carried: Carried::default(),
             enqueued: 0,
             peak: 0,
             accepted: 0,
@@ -285,27 +388,48 @@ impl Track {
     fn update(&mut self, row: Row, now_ns: u64, counted: Option<Counted>) {
         let mut dropped = None;
         if let (Some(now), Some(before), Some(total)) = (row.drops, self.drops_seen, self.drops_total) {
-            let rise = u64::from(now.wrapping_sub(before));
+            let rise = rise(before, now);
             self.drops_total = Some(total + rise);
             self.drops_seen = Some(now);
             dropped = Some(rise);
         }
+        let counted = counted.map(|now| self.over_generations(now));
         self.refusals.update(now_ns, dropped, counted.map(|counted| counted.refused));
         self.counted = counted.is_some();
         if let Some(now) = counted {
             let depth = i64::from(row.depth);
             let base = *self.base.get_or_insert_with(|| now.base().unwrap_or_else(|| depth - now.entered.all()));
             let entered = now.entered.all().saturating_add(base);
-            let left = now.accepted.unwrap_or_else(|| entered.saturating_sub(depth).try_into().unwrap_or(0));
-            self.accepted = self.accepted.max(left);
-            let arrived = arrived(now, base, self.accepted.saturating_add(row.depth.into()));
+            let unaccepted = i64::try_from(now.left_unaccepted).unwrap_or(i64::MAX);
+            let taken = || entered.saturating_sub(unaccepted).saturating_sub(depth).try_into().unwrap_or(0);
+            self.accepted = self.accepted.max(now.accepted.unwrap_or_else(taken));
+            let left = self.accepted.saturating_add(now.left_unaccepted);
+            let arrived = arrived(now, base, left.saturating_add(row.depth.into()));
             self.enqueued = self.enqueued.max(arrived);
             self.peak = self.peak.max(now.depth_peak);
             self.abandoned = now.abandoned;
         }
         self.peak = self.peak.max(row.depth);
         self.row = row;
+        self.seen_ns = now_ns;
         self.missing = 0;
+    }
+
+    fn listener(&self, netns: u64) -> Listener {
+        let cookie = match self.row.id {
+            Id::Cookie(cookie) => Some(cookie),
+            Id::Inode(_) => None,
+        };
+        Listener { inode: self.row.inode, netns, cookie }
+    }
+
+    /// What was counted over all generations, of what the entry says now. An entry whose counts fell is another one.
+    fn over_generations(&mut self, now: Counted) -> Counted {
+        if let Some(last) = self.entry.filter(|last| now.fell_since(last)) {
+            self.carried.add(&last);
+        }
+        self.entry = Some(now);
+        self.carried.before(now)
     }
 
     fn view(
@@ -314,14 +438,11 @@ impl Track {
         tier: Tier,
         now_ns: u64,
         owner: impl Fn(u64) -> Option<String>,
-        pids: impl Fn(u64) -> Vec<u32>,
+        pids: impl Fn(Listener) -> Vec<u32>,
     ) -> ListenerView {
         let (family, address) = shown_address(self.row.address);
         ListenerView {
-            cookie: match self.row.id {
-                Id::Cookie(cookie) => Some(cookie),
-                Id::Inode(_) => None,
-            },
+            cookie: self.listener(netns).cookie,
             netns,
             protocol: self.row.protocol,
             family,
@@ -343,8 +464,10 @@ impl Track {
             drops_total: self.drops_total,
             inode: Some(self.row.inode).filter(|inode| *inode != 0),
             owner_cgroup: self.row.cgroup.and_then(owner),
-            pids: pids(self.row.inode),
-            tier,
+            pids: pids(self.listener(netns)),
+            // On better tiers than procfs only a namespace whose table cannot be read has rows without a cookie.
+            tier: if matches!(self.row.id, Id::Inode(_)) { Tier::Procfs } else { tier },
+            age_seconds: seconds_between(self.seen_ns, now_ns),
         }
     }
 }
@@ -356,6 +479,12 @@ fn arrived(counted: Counted, base: i64, left_and_there: u64) -> u64 {
     let total = |entered: Entered| entered.enqueued.saturating_add_signed(base);
     let least = total(counted.entered);
     left_and_there.saturating_sub(later.moved).clamp(least, total(later).max(least))
+}
+
+/// How far a counter of 32 bits rose, which wraps. One that seems to have risen by more than half of its range was set back.
+fn rise(before: u32, now: u32) -> u64 {
+    let rise = now.wrapping_sub(before);
+    u64::from(if rise > u32::MAX / 2 { now } else { rise })
 }
 
 /// 0 where the later time is the earlier one: the two were read on different processors.
@@ -609,6 +738,81 @@ mod tests {
         ledger.absorb(NETNS, vec![], NOW, |_| None);
         ledger.absorb(NETNS, vec![], NOW, |_| None);
         assert!(ledger.namespaces[&NETNS].is_empty());
+    }
+
+    #[test]
+    fn totals_go_on_over_a_shutdown_and_listen_within_a_tick() {
+        let counted = |enqueued, left_unaccepted| {
+            move |_| {
+                Some(Counted {
+                    from_the_first: true,
+                    entered: came(enqueued, 0),
+                    left_unaccepted,
+                    ..Counted::default()
+                })
+            }
+        };
+        let mut ledger = Ledger::default();
+        ledger.absorb(NETNS, vec![row(1, 10)], NOW, counted(3010, 0));
+        assert_eq!((only(&ledger).enqueued_total, only(&ledger).accepted_total), (Some(3010), Some(3000)));
+        // Ten were reset; two came to the next generation and one of them was accepted.
+        ledger.absorb(NETNS, vec![row(1, 1)], NOW, counted(3012, 10));
+        assert_eq!((only(&ledger).enqueued_total, only(&ledger).accepted_total), (Some(3012), Some(3001)));
+    }
+
+    #[test]
+    fn totals_go_on_where_the_entry_was_replaced() {
+        for (last_is_told, accepted) in [(true, None), (false, None), (true, Some(3000)), (false, Some(3000))] {
+            let of = |enqueued, accepted, left_unaccepted| Counted {
+                from_the_first: true,
+                entered: came(enqueued, 0),
+                accepted,
+                left_unaccepted,
+                ..Counted::default()
+            };
+            let mut ledger = Ledger::default();
+            ledger.absorb(NETNS, vec![row(1, 0)], NOW, |_| Some(of(3000, accepted, 0)));
+            if last_is_told {
+                ledger.ended(NETNS, 1, &of(3005, accepted, 5));
+            }
+            let (total, now) = (if last_is_told { 3007 } else { 3002 }, accepted.map(|_| 2));
+            ledger.absorb(NETNS, vec![row(1, 0)], NOW, |_| Some(of(2, now, 0)));
+            let view = only(&ledger);
+            assert_eq!((view.enqueued_total, view.accepted_total), (Some(total), Some(3002)), "{last_is_told}");
+        }
+    }
+
+    #[test]
+    fn a_socket_that_listens_again_later_has_its_totals_still() {
+        let of = |enqueued| Counted { from_the_first: true, entered: came(enqueued, 0), ..Counted::default() };
+        let mut ledger = Ledger::default();
+        ledger.absorb(NETNS, vec![Row { drops: Some(4), ..row(1, 0) }], NOW, |_| Some(of(3000)));
+        ledger.ended(NETNS, 1, &of(3000));
+        for _ in 0..MISSES {
+            ledger.absorb(NETNS, vec![], NOW, |_| None);
+        }
+        assert!(ledger.namespaces[&NETNS].is_empty() && ledger.remembers(NETNS, 1));
+        ledger.absorb(NETNS, vec![Row { drops: Some(4), ..row(1, 0) }], NOW, |_| Some(of(1)));
+        assert_eq!((only(&ledger).enqueued_total, only(&ledger).drops_total), (Some(3001), Some(4)));
+        ledger.retain(|_| false);
+        assert!(!ledger.remembers(NETNS, 1));
+    }
+
+    #[test]
+    fn listeners_set_aside_are_bounded() {
+        let mut ledger = Ledger::default();
+        for cookie in 0..=MOST_PAUSED as u64 {
+            ledger.absorb(NETNS, vec![row(cookie, 0)], NOW, |_| None);
+            ledger.absorb(NETNS, vec![], NOW, |_| None);
+        }
+        ledger.absorb(NETNS, vec![], NOW, |_| None);
+        assert_eq!((ledger.paused.len(), ledger.remembers(NETNS, 0)), (MOST_PAUSED, false));
+        assert!(ledger.remembers(NETNS, 1));
+    }
+
+    #[test]
+    fn a_drop_counter_that_was_set_back_counts_what_it_shows() {
+        assert_eq!((rise(7, 9), rise(u32::MAX, 1), rise(900, 3)), (2, 2, 3));
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! What a listening socket says of itself through a descriptor of it. An island of unsafe code for two calls that no crate
-//! wraps: `TCP_INFO`, which tells the backlog the kernel holds for it, and `SIOCGSKNS`, which opens its network namespace.
+//! What a listening socket says of itself through a descriptor of it. An island of unsafe code for three calls that no crate
+//! wraps: `TCP_INFO`, which tells the backlog the kernel holds for it, `SIOCGSKNS`, which opens its network namespace, and that
+//! namespace's cookie.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -64,6 +65,24 @@ pub(crate) fn namespace(socket: &impl AsFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(opened) })
 }
 
+/// The cookie of a socket's network namespace: its inode number is given to another one after its end, its cookie never.
+/// `None` before Linux 5.14.
+pub(crate) fn namespace_cookie(socket: &impl AsFd) -> Option<u64> {
+    let mut cookie = 0_u64;
+    let mut length = libc::socklen_t::try_from(size_of::<u64>()).expect("a few bytes");
+    // SAFETY: the descriptor is open, and the pointer is to as many bytes as the length says, which outlive the call.
+    let refused = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    (refused == 0).then_some(cookie)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +98,13 @@ mod tests {
         assert_eq!(queue(&listener).unwrap(), Some(Queue { depth: 1, backlog: 7 }));
         assert_eq!(queue(&client).unwrap(), None);
         assert!(queue(&std::fs::File::open("/dev/null").unwrap()).is_err());
+    }
+
+    #[test]
+    fn sockets_of_one_namespace_share_its_cookie() {
+        let [one, other] = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        assert_eq!(namespace_cookie(&one), namespace_cookie(&other));
+        assert_eq!(namespace_cookie(&std::fs::File::open("/dev/null").unwrap()), None);
     }
 
     #[test]

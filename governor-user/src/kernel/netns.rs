@@ -63,6 +63,13 @@ impl Namespaces {
         }
     }
 
+    /// Takes over what a walk found that missed others.
+    pub(crate) fn add(&mut self, found: BTreeMap<u64, Vec<Door>>) {
+        for (inode, doors) in found {
+            self.known.entry(inode).or_insert(Namespace { doors: Vec::new(), denied: false }).doors = doors;
+        }
+    }
+
     /// Inode number of the daemon's own.
     pub(crate) fn home(&self) -> u64 {
         self.home.inode()

@@ -123,6 +123,9 @@ struct Track {
     conntrack: Conntrack,
     somaxconn: Option<u32>,
     read_at: Option<Instant>,
+    tried_at: Option<Instant>,
+    /// It could be read and cannot any more.
+    unknown: bool,
     /// Totals of the last seconds, oldest first.
     window: VecDeque<(Instant, Values)>,
     /// It appeared under our eyes, so everything it ever counted is ours.
@@ -188,7 +191,24 @@ impl Counters {
     /// Whether it is time to read a namespace again.
     pub(crate) fn due(&self, netns: u64, now: Instant) -> bool {
         let track = self.tracks.get(&netns);
-        track.is_some_and(|track| track.read_at.is_none_or(|then| now.saturating_duration_since(then) >= PAUSE))
+        track.is_some_and(|track| track.tried_at.is_none_or(|then| now.saturating_duration_since(then) >= PAUSE))
+    }
+
+    /// A namespace is read now, with whatever outcome.
+    pub(crate) fn tried(&mut self, netns: u64, now: Instant) {
+        if let Some(track) = self.tracks.get_mut(&netns) {
+            track.tried_at = Some(now);
+        }
+    }
+
+    /// A namespace cannot be read any more: what it counts is unknown until it can. Its totals go on then, and what was
+    /// counted meanwhile is not of the last seconds.
+    pub(crate) fn lose(&mut self, netns: u64) {
+        if let Some(track) = self.tracks.get_mut(&netns).filter(|track| track.read_at.is_some()) {
+            track.unknown = true;
+            track.newborn = false;
+            track.window.clear();
+        }
     }
 
     /// Takes in what a namespace shows.
@@ -213,6 +233,8 @@ impl Counters {
         track.conntrack = sample.conntrack;
         track.somaxconn = sample.somaxconn;
         track.read_at = Some(now);
+        track.tried_at = Some(now);
+        track.unknown = false;
         track.remember(now);
     }
 
@@ -223,7 +245,8 @@ impl Counters {
 
     /// What is known of each namespace that could be read, by inode number.
     pub(crate) fn totals(&self) -> impl Iterator<Item = (u64, Totals)> {
-        let read = self.tracks.iter().filter(|(_, track)| track.read_at.is_some() && track.missing == 0);
+        let known = |track: &Track| track.read_at.is_some() && track.missing == 0 && !track.unknown;
+        let read = self.tracks.iter().filter(move |(_, track)| known(track));
         read.map(|(netns, track)| (*netns, track.shown()))
     }
 }

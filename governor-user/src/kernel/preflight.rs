@@ -33,6 +33,27 @@ pub(crate) fn namespaces_obstacle() -> Option<String> {
     (!absent.is_empty()).then(|| format!("missing {}", absent.join(" and ")))
 }
 
+/// Why descriptors of other users' processes cannot be looked at or duplicated, in words that name the rights.
+pub(crate) fn holders_obstacle() -> String {
+    holders(effective())
+}
+
+fn holders(effective: CapabilitySet) -> String {
+    let needed =
+        [(CapabilitySet::SYS_PTRACE, "CAP_SYS_PTRACE"), (CapabilitySet::DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH")];
+    // CAP_DAC_OVERRIDE includes the second.
+    let has = |flag| {
+        effective.contains(flag)
+            || (flag == CapabilitySet::DAC_READ_SEARCH && effective.contains(CapabilitySet::DAC_OVERRIDE))
+    };
+    let absent: Vec<_> = needed.iter().filter(|(flag, _)| !has(*flag)).map(|(_, name)| *name).collect();
+    if absent.is_empty() {
+        "the rights are there: a security module, or a process with more rights, refuses".to_owned()
+    } else {
+        format!("missing {}", absent.join(" and "))
+    }
+}
+
 fn effective() -> CapabilitySet {
     capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
 }

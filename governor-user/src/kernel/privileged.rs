@@ -91,21 +91,56 @@ pub(crate) fn task_namespace(task: &Path) -> io::Result<u64> {
     bracketed(link.as_os_str().as_bytes(), b"net:[").ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Calls `each` with the inode number of every socket a process holds and returns the number of descriptors looked at.
+/// Calls `each` with the descriptor and inode number of every socket among the descriptors of a process, from the
+/// `skipped`th on and of at most `most`, which come in ascending order; returns how many descriptors were looked at.
 ///
 /// # Errors
-/// `PermissionDenied` for processes of other users without `CAP_SYS_PTRACE`; `NotFound` when it ended.
-pub(crate) fn each_socket(process: &Path, mut each: impl FnMut(u64)) -> io::Result<usize> {
+/// `PermissionDenied` for processes of other users without `CAP_SYS_PTRACE` and `CAP_DAC_READ_SEARCH`; `NotFound` when it
+/// ended.
+pub(crate) fn each_socket(
+    process: &Path,
+    skipped: usize,
+    most: usize,
+    mut each: impl FnMut(u32, u64),
+) -> io::Result<usize> {
     let mut seen = 0;
     let classify = |error| unless_ended(error, process);
-    for entry in fs::read_dir(process.join("fd")).map_err(classify)? {
+    for entry in fs::read_dir(process.join("fd")).map_err(classify)?.skip(skipped).take(most) {
         seen += 1;
-        let Ok(link) = fs::read_link(entry.map_err(classify)?.path()) else { continue };
-        if let Some(inode) = bracketed(link.as_os_str().as_bytes(), b"socket:[") {
-            each(inode);
+        let entry = entry.map_err(classify)?;
+        let link = match fs::read_link(entry.path()) {
+            Ok(link) => link,
+            // The folder may be open to us and what is in it not.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(classify(error)),
+            Err(_) => continue,
+        };
+        let Some(inode) = bracketed(link.as_os_str().as_bytes(), b"socket:[") else { continue };
+        if let Some(descriptor) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+            each(descriptor, inode);
         }
     }
     Ok(seen)
+}
+
+/// Whether a process holds the socket with this inode by this descriptor.
+pub(crate) fn holds(process: u32, descriptor: u32, inode: u64) -> bool {
+    let link = fs::read_link(format!("/proc/{process}/fd/{descriptor}"));
+    link.is_ok_and(|link| bracketed(link.as_os_str().as_bytes(), b"socket:[") == Some(inode))
+}
+
+/// The real user of a process by its folder below `/proc`. The folder of one that cannot be dumped belongs to root, whoever
+/// runs it.
+///
+/// # Errors
+/// `NotFound` when it ended.
+pub(crate) fn user_of(process: &Path) -> io::Result<u32> {
+    let owner = fs::metadata(process).map_err(classify_process)?.uid();
+    if owner != 0 {
+        return Ok(owner);
+    }
+    let status = fs::read_to_string(process.join("status")).map_err(classify_process)?;
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    uids.and_then(|uids| uids.split_whitespace().next()?.parse().ok()).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// How many descriptors a process has open. Newer kernels say it as the size of the folder; the others have it counted.
@@ -174,19 +209,6 @@ pub(crate) fn duplicate_socket(process: u32, inode: u64) -> io::Result<Option<Du
     Ok(None)
 }
 
-/// Processes that hold the socket with this inode, as far as they can be read. Looks at every descriptor of the machine.
-pub(crate) fn holders(inode: u64) -> Vec<u32> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbered = processes.filter_map(|entry| Some((entry.file_name().to_str()?.parse::<u32>().ok()?, entry.path())));
-    let holds = |process: &Path| {
-        let mut found = false;
-        // One that cannot be read or has ended holds nothing that we could get at.
-        drop(each_socket(process, |held| found |= held == inode));
-        found
-    };
-    numbered.filter(|(_, process)| holds(process)).map(|(pid, _)| pid).collect()
-}
-
 /// When a process started, in clock ticks since boot: with its id, which process it is.
 ///
 /// # Errors
@@ -239,7 +261,7 @@ fn classify_process(error: io::Error) -> io::Error {
 
 /// As [`classify_process`], for what hangs from the folder of a process or task: of one that ends between the look-up of
 /// a name there and its use, the kernel says that access is denied. Then the folder is gone too.
-fn unless_ended(error: io::Error, folder: &Path) -> io::Error {
+pub(crate) fn unless_ended(error: io::Error, folder: &Path) -> io::Error {
     let is_gone = || fs::symlink_metadata(folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     if error.kind() == io::ErrorKind::PermissionDenied && is_gone() {
         return io::ErrorKind::NotFound.into();

@@ -61,8 +61,12 @@ pub struct ListenerReading {
     pub overflow_syn: Option<u64>,
     /// Handshakes refused at their last packet because the queue was full; `None` where that is not seen.
     pub overflow_ack: Option<u64>,
-    /// Connections still queued when it closed; `None` where that is not seen.
+    /// Connections still queued when it closed and reset, over all generations; `None` where that is not seen.
     pub lost: Option<u64>,
+    /// Connections still queued when it closed and handed to another listener, over all generations.
+    pub handed_on: u64,
+    /// How often the socket stopped listening and began again under this entry: the cookie stays, and the counters go on.
+    pub reopened: u32,
     /// `CLOCK_MONOTONIC` nanoseconds when the connection that has waited longest entered the queue; `None` when
     /// nothing waits or that is not known.
     pub oldest_queued_ns: Option<u64>,
@@ -70,7 +74,8 @@ pub struct ListenerReading {
     pub sojourn: Option<SojournReading>,
     /// cgroup-v2 id of its creator; `None` when unknown.
     pub owner_cgroup: Option<u64>,
-    /// `CLOCK_MONOTONIC` nanoseconds of `listen()`; `None` when it listened before the programs came.
+    /// `CLOCK_MONOTONIC` nanoseconds of the `listen()` that began this generation; `None` when it listened before the
+    /// programs came.
     pub opened_ns: Option<u64>,
 }
 
@@ -118,6 +123,8 @@ impl ListenerReading {
             overflow_syn: Some(state.overflow_syn),
             overflow_ack: Some(state.overflow_ack),
             lost: Some(state.lost),
+            handed_on: state.handed_on,
+            reopened: state.reopened,
             oldest_queued_ns: (state.head_ns != 0).then_some(state.head_ns),
             sojourn: None,
             owner_cgroup: (state.owner_cgroup != 0).then_some(state.owner_cgroup),

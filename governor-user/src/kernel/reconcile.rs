@@ -12,11 +12,12 @@
 use super::{
     netns::Namespaces,
     privileged::EnterError,
+    tier::chain,
     tracepoint::{Drift, ScanError, Tracepoint},
     view::Health,
 };
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io,
     time::{Duration, Instant},
 };
@@ -45,6 +46,8 @@ pub(crate) struct Reconciler {
     seeded: BTreeSet<u64>,
     /// Namespaces with counts that no walk found any more by the last audit.
     missing: BTreeSet<u64>,
+    /// Namespaces that could not be scanned when they last should have been, and why.
+    unscanned: BTreeMap<u64, String>,
 }
 
 /// A namespace could not be left again.
@@ -61,6 +64,7 @@ impl Reconciler {
             state: State::Resting,
             seeded: BTreeSet::new(),
             missing: BTreeSet::new(),
+            unscanned: BTreeMap::new(),
         }
     }
 
@@ -87,19 +91,21 @@ impl Reconciler {
                 self.note(netns, error)?;
                 continue;
             }
-            self.seeded.insert(netns);
+            if self.seeded.insert(netns) {
+                self.unscanned.remove(&netns);
+            }
         }
         self.seeded.retain(|netns| namespaces.knows(*netns));
         Ok(())
     }
 
-    /// Goes on with the audit now that `namespaces` are fresh.
+    /// Goes on with the audit now that `namespaces` are fresh. Returns the namespaces that could not be scanned, and why.
     pub(crate) fn advance(
         &mut self,
         tracepoint: Option<&mut Tracepoint>,
         namespaces: &mut Namespaces,
         health: &mut Health,
-    ) -> Result<(), Stranded> {
+    ) -> Result<&BTreeMap<u64, String>, Stranded> {
         let audits = matches!(std::mem::replace(&mut self.state, State::Resting), State::Walking);
         match (tracepoint, audits) {
             // Polled counts are taken from the sockets themselves each time and cannot drift.
@@ -120,7 +126,8 @@ impl Reconciler {
                 self.seed(tracepoint, namespaces)?;
             }
         }
-        Ok(())
+        self.unscanned.retain(|netns, _| namespaces.knows(*netns));
+        Ok(&self.unscanned)
     }
 
     /// Scans every known namespace and compares; `None` when one could not be scanned, or the counters not be read. The
@@ -136,6 +143,7 @@ impl Reconciler {
         for netns in namespaces.all() {
             match scan(netns, tracepoint, namespaces) {
                 Ok(scan) => {
+                    self.unscanned.remove(&netns);
                     // What an earlier scan or the hooks should have counted and did not.
                     if !self.seeded.insert(netns) {
                         health.drift += scan.seeded;
@@ -173,15 +181,22 @@ impl Reconciler {
         self.missing = missing;
     }
 
-    fn note(&self, netns: u64, error: Unscanned) -> Result<(), Stranded> {
+    fn note(&mut self, netns: u64, error: Unscanned) -> Result<(), Stranded> {
         match error {
             Unscanned::Enter(EnterError::Stranded(error)) => Err(Stranded(error)),
-            Unscanned::Enter(error @ (EnterError::Gone | EnterError::Denied | EnterError::Other(_))) => {
+            // Missing rights are one line for all namespaces.
+            Unscanned::Enter(error @ (EnterError::Gone | EnterError::Denied)) => {
                 tracing::debug!(netns, %error, "namespace not scanned");
                 Ok(())
             }
+            Unscanned::Enter(error) => {
+                self.unscanned.insert(netns, chain(&error));
+                Ok(())
+            }
+            // The hook says why, from the start.
+            Unscanned::Scan(ScanError::Unavailable) => Ok(()),
             Unscanned::Scan(error) => {
-                tracing::warn!(netns, %error, "namespace not scanned");
+                self.unscanned.insert(netns, chain(&error));
                 Ok(())
             }
         }

@@ -2,6 +2,9 @@
 //! daemon and no cadence but its own audits. `tables` reads one namespace, `programs` what the programs counted, `walks`
 //! what walks over `/proc` found, `open` connections by cgroup; `show` puts it into words.
 
+#[cfg(test)]
+#[expect(unsafe_code, reason = "a filter for system calls, which no crate here wraps")]
+mod failing_tests;
 mod open;
 mod programs;
 mod show;
@@ -21,10 +24,11 @@ use super::{
     privileged::Home,
     reconcile::{Reconciler, Stranded},
     sockdiag::SocketRow,
+    sources::{Source, Sources},
     suspicion::Suspicion,
     tier::{self, Ladder},
     tracepoint::Tracepoint,
-    view::{Health, HookView, Observation, PinState, PinsView, Tier},
+    view::{Health, HookView, Observation, PinState, PinsView, ProcessWalk, Tier},
     waits::Waits,
     walk::Walker,
 };
@@ -84,23 +88,26 @@ pub(crate) struct Sampler {
     notes: BTreeMap<u64, Note>,
     closed: Closed,
     counters: Counters,
-    /// Waits in accept queues by the listener's cookie.
-    waits: BTreeMap<u64, Waits>,
+    /// Waits in accept queues by the listener's cookie, with its namespace.
+    waits: BTreeMap<u64, (u64, Waits)>,
     /// Inbound connections count under the cgroup of the task that accepted them.
     sees_accepts: bool,
     audit_every: Duration,
     connections: BTreeMap<u64, Polled>,
     abandoned: BTreeMap<u64, Abandoned>,
     health: Health,
-    /// What went wrong in a namespace when it was last looked at.
-    trouble: BTreeMap<u64, String>,
+    sources: Sources,
+    /// Namespaces whose listeners were read at least once.
+    reached: BTreeSet<u64>,
+    /// Of those, the ones that no source tells of now.
+    unread: BTreeSet<u64>,
+    /// When a table that could not be read is tried again.
+    retry: BTreeMap<u64, Instant>,
     suspicion: Suspicion,
     /// Why SYNs are not looked at although there is reason to.
     unwatched: Option<String>,
-    /// Why the BPF maps could not be read at this tick.
-    unread: Option<String>,
     /// What the last walk could not see.
-    blind: Vec<String>,
+    last_walk: ProcessWalk,
     scratch: Vec<SocketRow>,
     /// The first tick has seeded.
     begun: bool,
@@ -140,11 +147,13 @@ impl Sampler {
             connections: BTreeMap::new(),
             abandoned: BTreeMap::new(),
             health: Health::default(),
-            trouble: BTreeMap::new(),
+            sources: Sources::default(),
+            reached: BTreeSet::new(),
+            unread: BTreeSet::new(),
+            retry: BTreeMap::new(),
             suspicion: Suspicion::default(),
             unwatched: None,
-            unread: None,
-            blind: Vec::new(),
+            last_walk: ProcessWalk::default(),
             scratch: Vec::new(),
             begun: false,
         };
@@ -175,13 +184,13 @@ impl Sampler {
     pub(crate) fn tick(&mut self, now: Instant) -> Result<Observation, Fatal> {
         if let Some(walk) = self.walker.take() {
             self.take_walk(walk, now);
-            self.on_fresh_namespaces()?;
+            self.on_fresh_namespaces(now)?;
         } else if !self.begun {
             self.begun = true;
-            self.on_fresh_namespaces()?;
+            self.on_fresh_namespaces(now)?;
         }
         // Before the tables: see `assemble`.
-        let reading = self.read();
+        let reading = self.read(now);
         self.take_waits(reading.as_ref(), now);
         let counts = reading.as_ref().map(|reading| Counts::new(reading, &self.notes)).unwrap_or_default();
         for netns in self.namespaces.turn(MOST_PER_TICK) {
@@ -195,7 +204,7 @@ impl Sampler {
             self.ask_for_walk(now);
         } else if self.holders.may_walk(now) {
             let unknown = self.unknown_namespaces(reading.as_ref());
-            if !unknown.is_empty() || self.holders.wants_walk(self.ledger.inodes(), now) {
+            if !unknown.is_empty() || self.holders.wants_walk(self.ledger.held(), now) {
                 self.sought = unknown;
                 self.ask_for_walk(now);
             }
@@ -205,12 +214,19 @@ impl Sampler {
         let counted = open.iter().flat_map(|open| open.keys()).chain(owned.iter().flat_map(|owned| owned.keys()));
         let ids = self.ledger.owners().chain(counted.copied()).collect();
         self.cgroups.learn(&ids, now);
-        Ok(self.observation(open, owned.as_ref()))
+        self.sources.settle(now);
+        Ok(self.observation(open, owned.as_ref(), now))
     }
 
     /// Seeds new namespaces and goes on with an audit.
-    fn on_fresh_namespaces(&mut self) -> Result<(), Fatal> {
-        self.reconciler.advance(self.tracepoint.as_mut(), &mut self.namespaces, &mut self.health)?;
+    fn on_fresh_namespaces(&mut self, now: Instant) -> Result<(), Fatal> {
+        let unscanned = self.reconciler.advance(self.tracepoint.as_mut(), &mut self.namespaces, &mut self.health)?;
+        for netns in self.namespaces.all() {
+            match unscanned.get(&netns) {
+                Some(reason) => drop(self.sources.failed(Source::Audits, netns, reason, now)),
+                None => self.sources.works(Source::Audits, netns),
+            }
+        }
         Ok(())
     }
 }

@@ -213,18 +213,25 @@ impl Tracepoint {
         if sees.accepts {
             self.waits.begin(&mut self.loaded.maps)?;
         }
-        for (cookie, state) in self.loaded.maps.listeners()? {
-            if state.closed_ns != 0 {
-                reading.closed.extend(ListenerReading::new(cookie, &state, sees));
-                self.loaded.maps.forget_listener(cookie)?;
-                self.suspects.remove(&cookie);
-                self.pins.forget(cookie);
-            } else if let Some(mut listener) = ListenerReading::new(cookie, &state, sees) {
-                if sees.accepts {
-                    listener.sojourn = Some(self.waits.read(&self.loaded.maps, cookie, state.accepted)?);
-                }
-                reading.listeners.push(listener);
+        for (cookie, mut state) in self.loaded.maps.listeners()? {
+            if state.closed_ns != 0
+                && let Some(now) = self.loaded.maps.listener(cookie)?
+            {
+                // It may listen again since the map was read; then its entry goes on.
+                state = now;
             }
+            let Some(mut listener) = ListenerReading::new(cookie, &state, sees) else { continue };
+            if sees.accepts {
+                listener.sojourn = Some(self.waits.read(&self.loaded.maps, cookie, state.accepted)?);
+            }
+            if state.closed_ns == 0 {
+                reading.listeners.push(listener);
+                continue;
+            }
+            reading.closed.push(listener);
+            self.loaded.maps.forget_listener(cookie)?;
+            self.suspects.remove(&cookie);
+            self.pins.forget(cookie);
         }
         self.waits.retain(&reading.listeners);
         if self.loaded.facts.counts_cgroups {

@@ -9,6 +9,7 @@ pub use hook::{HookCandidate, HookEvent, HookView};
 pub use listener::{ClosedListeners, Family, ListenerGroup, ListenerView, Protocol, SojournBucket, SojournView};
 pub use namespace::{Conntrack, Finding, FindingKind, HalfOpen, NamespaceCounters, NamespaceView};
 
+use crate::wording::counted;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -36,6 +37,73 @@ pub struct Observation {
     /// Whether counting outlives the daemon.
     #[serde(default)]
     pub pins: PinsView,
+    /// Sources that worked and fail now. Listeners that no source tells of are not listed: they are unknown.
+    #[serde(default)]
+    pub failing: Vec<SourceView>,
+    /// Inode numbers of the namespaces whose listeners are unknown now.
+    #[serde(default)]
+    pub unread: Vec<u64>,
+    /// The last walk over processes.
+    #[serde(default)]
+    pub walk: ProcessWalk,
+}
+
+/// The last walk over `/proc`: who holds the listeners, and what it could not see.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessWalk {
+    /// Tasks and descriptors it looked at.
+    pub looked_at: usize,
+    /// How long it took.
+    pub seconds: f64,
+    /// Processes that could not be read for want of rights: the listeners that they hold show no pids.
+    pub unreadable: usize,
+    /// Which rights are missing; `None` while every process can be read.
+    pub unreadable_reason: Option<String>,
+    /// Processes that were left out, whole or in part, because their user's budget was used up, by user.
+    pub left_out: Vec<LeftOutProcesses>,
+}
+
+/// Processes of one user that a walk left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOutProcesses {
+    /// The user.
+    pub uid: u32,
+    /// How many.
+    pub processes: usize,
+}
+
+impl ProcessWalk {
+    /// Why no process may be known to hold a listener, as a clause; `None` when every process was looked at.
+    #[must_use]
+    pub fn blind(&self) -> Option<String> {
+        let unreadable = self.unreadable_reason.as_ref().map(|reason| {
+            let many = counted(self.unreadable, "process cannot be read", "processes cannot be read");
+            format!("{many} ({reason})")
+        });
+        let left_out = self.left_out.iter().map(|of| {
+            let many = counted(of.processes, "process of user", "processes of user");
+            format!("{many} {} were left out: too many descriptors", of.uid)
+        });
+        let reasons: Vec<String> = unreadable.into_iter().chain(left_out).collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
+}
+
+/// A source that worked and fails now, for longer than a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SourceView {
+    /// Stable name, such as `socket_tables`.
+    pub source: String,
+    /// For how long.
+    pub failing_seconds: f64,
+    /// In how many network namespaces; 0 for a source of the whole host.
+    pub namespaces: usize,
+    /// What cannot be done, as a clause.
+    pub problem: String,
+    /// What the kernel said last.
+    pub reason: String,
+    /// What that means for what is shown, as a clause.
+    pub effect: String,
 }
 
 /// How the kernel is observed (design: tiers).

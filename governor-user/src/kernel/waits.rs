@@ -75,7 +75,10 @@ fn summary(sojourn: &Sojourn, ended: u16) -> SojournReading {
 /// The waits of one listener over time.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
+    /// Of all generations of the listener.
     latest: SojournReading,
+    /// Of those whose entries are gone.
+    carried: SojournReading,
     /// When the interval that runs began and what had been counted then.
     begun: Option<(Instant, Vec<(usize, u64)>)>,
     /// Longest in the interval that runs.
@@ -96,7 +99,7 @@ impl Waits {
     /// Takes in a reading; an interval that is over becomes the one that is shown.
     pub(crate) fn absorb(&mut self, reading: SojournReading, now: Instant) {
         self.longest_ns = self.longest_ns.max(reading.longest_ns);
-        self.latest = reading;
+        self.latest = sum(&self.carried, reading);
         let Some((begun, before)) = &self.begun else {
             self.begun = Some((now, Vec::new()));
             return;
@@ -107,6 +110,11 @@ impl Waits {
             self.complete = Complete { length, buckets, longest_ns: self.longest_ns.take() };
             self.begun = Some((now, self.latest.buckets.clone()));
         }
+    }
+
+    /// The entry whose waits were taken in last is gone; the next one begins at zero.
+    pub(crate) fn ended(&mut self) {
+        self.carried = SojournReading { longest_ns: None, ..self.latest.clone() };
     }
 
     /// What is shown.
@@ -123,6 +131,18 @@ impl Waits {
             max_seconds: longest_ns.map(seconds),
         }
     }
+}
+
+fn sum(carried: &SojournReading, now: SojournReading) -> SojournReading {
+    if carried.buckets.is_empty() {
+        return now;
+    }
+    let mut buckets: BTreeMap<usize, u64> = carried.buckets.iter().copied().collect();
+    for (bucket, count) in now.buckets {
+        *buckets.entry(bucket).or_default() += count;
+    }
+    let sum_ns = carried.sum_ns.saturating_add(now.sum_ns);
+    SojournReading { buckets: buckets.into_iter().collect(), sum_ns, longest_ns: now.longest_ns }
 }
 
 fn shown(bucket: usize, count: u64) -> SojournBucket {
@@ -193,6 +213,18 @@ mod tests {
         waits.absorb(reading(&seen, None), begun + INTERVAL * 2);
         let view = waits.view();
         assert_eq!((view.count, view.interval_count, view.p99_seconds, view.max_seconds), (100, 0, None, None));
+    }
+
+    #[test]
+    fn waits_of_a_new_entry_add_to_those_of_the_old() {
+        let (mut waits, begun) = (Waits::default(), Instant::now());
+        waits.absorb(reading(&[MILLISECOND; 30], None), begun);
+        waits.ended();
+        assert_eq!(waits.view().count, 30);
+        waits.absorb(reading(&[MILLISECOND, 9 * MILLISECOND], None), begun + INTERVAL);
+        assert_eq!((waits.view().count, waits.view().sum_seconds, waits.view().buckets.len()), (32, 0.04, 2));
+        waits.absorb(reading(&[MILLISECOND; 3], None), begun + INTERVAL);
+        assert_eq!(waits.view().count, 33);
     }
 
     #[test]

@@ -1,43 +1,99 @@
-//! One walk over `/proc`: which network namespaces tasks live in and which processes hold the listeners. It takes
-//! milliseconds to a second on a full host, so it runs on a thread of its own and never delays a tick; its answers are
-//! as old as the walk.
+//! Walks over `/proc`: which network namespaces tasks live in and which processes hold the listeners. They run on a thread of
+//! their own and never delay a tick; their answers are as old as the walk. `search` walks, `budget` bounds it.
 
-use super::{netns::Door, privileged};
+mod budget;
+mod search;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use budget::LIMITS;
+pub(crate) use search::walk;
+
+use super::netns::Door;
+use super::preflight;
+use super::view::{LeftOutProcesses, ProcessWalk};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    io,
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::mpsc,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-/// Descriptors and tasks looked at in one walk.
-const MOST_ENTRIES: usize = 1_000_000;
 /// Processes named for one listener: a pre-forking server holds it in every worker.
 const MOST_HOLDERS: usize = 64;
 /// Ways into one namespace that are remembered.
 const MOST_DOORS: usize = 4;
+
+/// A process and the descriptor by which it holds a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Holder {
+    /// The process.
+    pub(crate) pid: u32,
+    /// The lowest descriptor that was found.
+    pub(crate) descriptor: u32,
+}
+
+/// What a walk is for, beside namespaces.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sought {
+    /// Sockets whose holders are sought, by inode number, and the namespace of each. With none no descriptor is looked at.
+    pub(crate) sockets: BTreeMap<u64, u64>,
+    /// Holders of them as known before.
+    pub(crate) known: BTreeMap<u64, Vec<Holder>>,
+    /// By user: the process after which the last walk was cut off.
+    pub(crate) after: BTreeMap<u32, u32>,
+}
+
+/// Processes of one user that a walk left out because the user's budget was used up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    /// The walk ended after this process.
+    pub(crate) after: u32,
+    /// They.
+    pub(crate) pids: BTreeSet<u32>,
+}
 
 /// What one walk found.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     /// Namespaces by inode number, with ways in.
     pub(crate) namespaces: BTreeMap<u64, Vec<Door>>,
-    /// Processes by the wanted socket inodes, ascending.
-    pub(crate) holders: BTreeMap<u64, Vec<u32>>,
+    /// Processes by the sought socket inodes, ascending.
+    pub(crate) holders: BTreeMap<u64, Vec<Holder>>,
+    /// Holders were looked for.
+    pub(crate) searched: bool,
     /// Processes whose entries could not be read for want of rights.
     pub(crate) unreadable: usize,
-    /// The walk ended early, at its bound.
-    pub(crate) truncated: bool,
+    /// Processes that were not looked at, or not at all of their descriptors, by user.
+    pub(crate) left_out: BTreeMap<u32, LeftOut>,
+    /// Tasks and descriptors that were looked at.
+    pub(crate) looked_at: usize,
+    /// Why the walk is not to be believed where it found nothing.
+    pub(crate) failed: Option<String>,
     /// How long it took.
     pub(crate) took: Duration,
+}
+
+impl From<&Walk> for ProcessWalk {
+    fn from(walk: &Walk) -> Self {
+        let left_out =
+            |(user, left_out): (&u32, &LeftOut)| LeftOutProcesses { uid: *user, processes: left_out.pids.len() };
+        Self {
+            looked_at: walk.looked_at,
+            seconds: walk.took.as_secs_f64(),
+            unreadable: walk.unreadable,
+            unreadable_reason: (walk.unreadable > 0).then(preflight::holders_obstacle),
+            left_out: walk.left_out.iter().map(left_out).collect(),
+        }
+    }
 }
 
 /// The walking thread. One walk at a time; dropping it ends the thread after the walk it is in.
 #[derive(Debug)]
 pub(crate) struct Walker {
-    wanted: mpsc::Sender<Arc<BTreeSet<u64>>>,
+    sought: mpsc::Sender<Sought>,
     walks: mpsc::Receiver<Walk>,
     busy: bool,
 }
@@ -48,24 +104,29 @@ impl Walker {
     /// # Errors
     /// When the system refuses a thread.
     pub(crate) fn start() -> io::Result<Self> {
-        let (wanted, requests) = mpsc::channel::<Arc<BTreeSet<u64>>>();
+        let (sought, requests) = mpsc::channel::<Sought>();
         let (answers, walks) = mpsc::channel();
         thread::Builder::new().name("governor-walk".to_owned()).spawn(move || {
-            for inodes in requests {
-                if answers.send(walk(Path::new("/proc"), &inodes)).is_err() {
+            for sought in requests {
+                if answers.send(walk(Path::new("/proc"), &sought)).is_err() {
                     break;
                 }
             }
         })?;
-        Ok(Self { wanted, walks, busy: false })
+        Ok(Self { sought, walks, busy: false })
     }
 
-    /// Asks for a walk that also looks for the holders of `inodes`; `false` while one is under way.
-    pub(crate) fn ask(&mut self, inodes: BTreeSet<u64>) -> bool {
+    /// Whether a walk is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Asks for a walk; `false` while one is under way.
+    pub(crate) fn ask(&mut self, sought: Sought) -> bool {
         if self.busy {
             return false;
         }
-        self.busy = self.wanted.send(Arc::new(inodes)).is_ok();
+        self.busy = self.sought.send(sought).is_ok();
         self.busy
     }
 
@@ -84,73 +145,6 @@ impl Walker {
     }
 }
 
-/// Walks `proc` now, on the calling thread.
-pub(crate) fn walk(proc: &Path, inodes: &BTreeSet<u64>) -> Walk {
-    let begun = Instant::now();
-    let mut walk = Walk::default();
-    let mut budget = MOST_ENTRIES;
-    for (mount_point, inode) in bound_namespaces(&privileged::mounts().unwrap_or_default()) {
-        add_door(&mut walk.namespaces, inode, Door::Mount(mount_point));
-    }
-    let Ok(processes) = fs::read_dir(proc) else { return walk };
-    for process in processes.flatten() {
-        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        let folder = process.path();
-        let denied = visit(&folder, pid, inodes, &mut walk, &mut budget);
-        walk.unreadable += usize::from(denied);
-        if budget == 0 {
-            walk.truncated = true;
-            break;
-        }
-    }
-    for pids in walk.holders.values_mut() {
-        pids.sort_unstable();
-        pids.truncate(MOST_HOLDERS);
-    }
-    walk.took = begun.elapsed();
-    walk
-}
-
-/// Adds what one process shows; `true` when it shows nothing for want of rights. A process that ends meanwhile is no
-/// error.
-fn visit(folder: &Path, pid: u32, inodes: &BTreeSet<u64>, walk: &mut Walk, budget: &mut usize) -> bool {
-    // Threads may live in other namespaces than their process.
-    for task in fs::read_dir(folder.join("task")).into_iter().flatten().flatten() {
-        *budget = budget.saturating_sub(1);
-        match privileged::task_namespace(&task.path()) {
-            Ok(inode) => add_door(&mut walk.namespaces, inode, Door::Task(task.path())),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return true,
-            Err(_) => {}
-        }
-    }
-    if inodes.is_empty() {
-        return false;
-    }
-    let mut held = BTreeSet::new();
-    let looked_at = privileged::each_socket(folder, |inode| {
-        if inodes.contains(&inode) {
-            held.insert(inode);
-        }
-    });
-    for inode in held {
-        walk.holders.entry(inode).or_default().push(pid);
-    }
-    match looked_at {
-        Ok(count) => {
-            *budget = budget.saturating_sub(count);
-            false
-        }
-        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
-    }
-}
-
-fn add_door(namespaces: &mut BTreeMap<u64, Vec<Door>>, inode: u64, door: Door) {
-    let doors = namespaces.entry(inode).or_default();
-    if doors.len() < MOST_DOORS {
-        doors.push(door);
-    }
-}
-
 /// Namespaces kept alive by a mount (`ip netns add`, container runtimes), by `/proc/self/mountinfo`.
 fn bound_namespaces(mounts: &str) -> impl Iterator<Item = (PathBuf, u64)> {
     mounts.lines().filter_map(|line| {
@@ -162,28 +156,4 @@ fn bound_namespaces(mounts: &str) -> impl Iterator<Item = (PathBuf, u64)> {
         let inode = fields.next()?.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()?;
         Some((super::cgroup::unescape(fields.next()?), inode))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::{net::TcpListener, os::unix::fs::MetadataExt};
-
-    #[test]
-    fn a_walk_finds_the_own_namespace_and_the_holder_of_a_listener() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let inode = rustix::fs::fstat(&listener).unwrap().st_ino;
-        let own = fs::metadata("/proc/self/ns/net").unwrap().ino();
-        let found = walk(Path::new("/proc"), &BTreeSet::from([inode]));
-        assert!(found.namespaces.contains_key(&own));
-        assert_eq!(found.holders.get(&inode), Some(&vec![std::process::id()]));
-    }
-
-    #[test]
-    fn bind_mounted_namespaces_are_read_from_the_mount_table() {
-        let table = "26 1 0:4 net:[4026532001] /run/netns/blue rw shared:2 - nsfs nsfs rw\n\
-                     27 1 0:4 mnt:[4026532002] /run/mnt rw - nsfs nsfs rw\n";
-        let found: Vec<_> = bound_namespaces(table).collect();
-        assert_eq!(found, vec![("/run/netns/blue".into(), 4_026_532_001)]);
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::page::{Labels, Page, Row};
 use super::sojourn::Waits;
-use crate::kernel::view::{CgroupView, ClosedListeners, Conntrack, ListenerView, NamespaceCounters, Observation};
+use crate::kernel::view::{ClosedListeners, Conntrack, ListenerView, NamespaceCounters, Observation};
 use std::time::Duration;
 
 /// Listeners, cgroups and namespaces with series of their own; what does not fit is counted in
@@ -11,6 +11,9 @@ pub(super) const MOST_LISTENERS: usize = 500;
 const MOST_CGROUPS: usize = 200;
 const MOST_NAMESPACES: usize = 200;
 
+/// Stands for all cgroups without a folder. A path begins with a slash.
+const REMOVED: &str = "removed";
+
 /// Writes all of it.
 pub(super) fn write(page: &mut Page, seen: &Observation) {
     listeners(page, &seen.listeners[..seen.listeners.len().min(MOST_LISTENERS)]);
@@ -18,7 +21,7 @@ pub(super) fn write(page: &mut Page, seen: &Observation) {
     cgroups(page, seen);
     namespaces(page, seen);
     health(page, seen);
-    let cgroups = seen.cgroups.as_deref().unwrap_or_default().len();
+    let cgroups = seen.cgroups.iter().flatten().filter(|cgroup| cgroup.path.is_some()).count();
     page.gauge(
         "series_omitted",
         "Listeners, cgroups, namespaces and places of closed listeners without series because there are too many",
@@ -130,31 +133,32 @@ fn waits(page: &mut Page, shown: &[ListenerView]) {
 }
 
 fn cgroups(page: &mut Page, seen: &Observation) {
-    let mut rows = Vec::new();
-    for cgroup in seen.cgroups.as_deref().unwrap_or_default().iter().take(MOST_CGROUPS) {
-        let path = cgroup_name(cgroup);
-        for (direction, open) in [("inbound", cgroup.inbound), ("outbound", cgroup.outbound)] {
-            let labels = vec![("cgroup", path.clone()), ("direction", direction.to_owned())];
-            rows.push((labels, count(open)));
+    let all = seen.cgroups.as_deref().unwrap_or_default();
+    // One series for all that have no folder any more, so that the sums stay right and ids make no series.
+    let removed = all.iter().filter(|cgroup| cgroup.path.is_none()).fold(None, |sum: Option<[u64; 3]>, cgroup| {
+        let [inbound, outbound, owned] = sum.unwrap_or_default();
+        Some([inbound + cgroup.inbound, outbound + cgroup.outbound, owned + cgroup.inbound_owned.unwrap_or(0)])
+    });
+    let named = all.iter().filter_map(|cgroup| {
+        let owned = cgroup.inbound_owned;
+        Some((cgroup.path.clone()?, cgroup.inbound, cgroup.outbound, owned))
+    });
+    let has_owned = all.iter().any(|cgroup| cgroup.inbound_owned.is_some());
+    let removed =
+        removed.map(|[inbound, outbound, owned]| (REMOVED.to_owned(), inbound, outbound, has_owned.then_some(owned)));
+    let (mut rows, mut owners) = (Vec::new(), Vec::new());
+    for (path, inbound, outbound, owned) in named.take(MOST_CGROUPS).chain(removed) {
+        for (direction, open) in [("inbound", inbound), ("outbound", outbound)] {
+            rows.push((vec![("cgroup", path.clone()), ("direction", direction.to_owned())], count(open)));
         }
+        owners.extend(owned.map(|owned| (vec![("cgroup", path)], count(owned))));
     }
     page.gauge("cgroup_connections", "Open connections of a cgroup", rows);
-    let owned = seen
-        .cgroups
-        .as_deref()
-        .unwrap_or_default()
-        .iter()
-        .take(MOST_CGROUPS)
-        .filter_map(|cgroup| Some((vec![("cgroup", cgroup_name(cgroup))], count(cgroup.inbound_owned?))));
     page.gauge(
         "cgroup_owned_connections",
         "Open inbound connections of the listeners that a cgroup created, where inbound counts under the acceptor instead",
-        owned.collect(),
+        owners,
     );
-}
-
-fn cgroup_name(cgroup: &CgroupView) -> String {
-    cgroup.path.clone().unwrap_or_else(|| format!("id:{}", cgroup.id))
 }
 
 fn namespaces(page: &mut Page, seen: &Observation) {
@@ -239,6 +243,29 @@ fn health(page: &mut Page, seen: &Observation) {
     ] {
         page.counter(name, help, vec![(Vec::new(), value)]);
     }
+    let walk = &seen.walk;
+    let left_out: usize = walk.left_out.iter().map(|of| of.processes).sum();
+    for (name, help, value) in [
+        ("kernel_walk_entries", "Tasks and descriptors that the last walk over /proc looked at", walk.looked_at),
+        (
+            "kernel_walk_unreadable_processes",
+            "Processes that it could not read for want of rights: listeners that they hold show no pids",
+            walk.unreadable,
+        ),
+        (
+            "kernel_walk_left_out_processes",
+            "Processes that it left out, whole or in part, because their user's budget was used up",
+            left_out,
+        ),
+    ] {
+        page.gauge(name, help, vec![(Vec::new(), number(value))]);
+    }
+    let sources = seen.failing.iter().map(|source| (vec![("source", source.source.clone())], 1.0));
+    page.gauge(
+        "kernel_source_failing",
+        "1 for a source of the kernel plane that worked and fails now; absent while all work",
+        sources.collect(),
+    );
 }
 
 fn listener_labels(listener: &ListenerView) -> Labels {
@@ -263,7 +290,7 @@ fn number(value: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::view::{PinState, PinsView, SojournBucket, SojournView};
+    use crate::kernel::view::{Basis, CgroupView, PinState, PinsView, SojournBucket, SojournView};
 
     fn listener(port: u16) -> ListenerView {
         ListenerView { cookie: Some(7), depth: 3, ..ListenerView::bare(port) }
@@ -387,5 +414,32 @@ mod tests {
         // zero_threshold (field 6, fixed64) is 2⁻²⁰ s.
         let threshold = [&[0x31][..], &2_f64.powi(-20).to_le_bytes()].concat();
         assert!(bytes.windows(threshold.len()).any(|have| have == threshold));
+    }
+
+    #[test]
+    fn cgroups_without_a_folder_share_one_series() {
+        let row = |id, path: Option<&str>, inbound, inbound_owned| CgroupView {
+            id,
+            path: path.map(str::to_owned),
+            inbound,
+            outbound: 1,
+            inbound_basis: Basis::Acceptor,
+            inbound_owned,
+        };
+        let cgroups = vec![row(5, Some("/a"), 7, Some(2)), row(6, None, 3, Some(1)), row(7, None, 4, None)];
+        let text = page(&Observation { cgroups: Some(cgroups), ..Observation::default() }).text().unwrap();
+        let mut series: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("governor_cgroup_")).collect();
+        series.sort_unstable();
+        assert_eq!(
+            series,
+            [
+                "connections{cgroup=\"/a\",direction=\"inbound\"} 7.0",
+                "connections{cgroup=\"/a\",direction=\"outbound\"} 1.0",
+                "connections{cgroup=\"removed\",direction=\"inbound\"} 7.0",
+                "connections{cgroup=\"removed\",direction=\"outbound\"} 2.0",
+                "owned_connections{cgroup=\"/a\"} 2.0",
+                "owned_connections{cgroup=\"removed\"} 1.0",
+            ]
+        );
     }
 }

@@ -52,8 +52,12 @@ pub const EPOCH: StateFile = StateFile { name: "epoch", holds: "the number of th
 /// Backlogs as their owners had set them.
 pub const TUNER: StateFile = StateFile { name: "tuner.json", holds: "the original backlogs", most: 64 << 20 };
 
+/// Modes that operators set for single listeners.
+pub const TUNER_SETTINGS: StateFile =
+    StateFile { name: "tuner-settings.json", holds: "the tuner's modes for single listeners", most: 1 << 20 };
+
 /// Every file.
-pub const FILES: [StateFile; 6] = [OVERRIDES, BYPASS, KEYS, LEASES, EPOCH, TUNER];
+pub const FILES: [StateFile; 7] = [OVERRIDES, BYPASS, KEYS, LEASES, EPOCH, TUNER, TUNER_SETTINGS];
 
 /// Every folder of a log.
 pub const LOGS: [&str; 4] = ["decisions", "events", "demand", "tuner"];

@@ -18,6 +18,14 @@ pub(super) struct Entry {
     pub(super) policy: ListenerPolicy,
     pub(super) somaxconn: Option<u32>,
     pub(super) seen: Instant,
+    /// The kernel's table of its namespace had it when it was last read.
+    pub(super) is_there: bool,
+    /// Where it is, for selectors.
+    pub(super) view: ListenerView,
+    /// An operator set its mode at run time.
+    pub(super) mode_set: bool,
+    /// Why no process is seen that holds it; `None` when one is, or none has been looked for.
+    pub(super) unseen: Option<String>,
     /// The longest backlog that observing has said it would get.
     pub(super) would: u32,
     /// What was last said of a clamp, and of a failure: each is written down once.
@@ -45,6 +53,10 @@ impl Entry {
             },
             somaxconn: None,
             seen: now,
+            is_there: true,
+            view: listener.clone(),
+            mode_set: false,
+            unseen: None,
             would: 0,
             clamped: None,
             failure: String::new(),
@@ -57,6 +69,8 @@ impl Entry {
         api::TunedListener {
             listener: self.name.clone(),
             mode: self.policy.mode.as_str().to_owned(),
+            mode_set: self.mode_set,
+            obstacle: Some(self.failure.clone()).filter(|failure| !failure.is_empty()).or_else(|| self.unseen.clone()),
             state: match track.stance {
                 Stance::StoodDown => TunerState::StoodDown,
                 Stance::Reverted(_) => TunerState::Reverted,
@@ -80,6 +94,7 @@ impl Entry {
 pub(super) fn socket(listener: &ListenerView) -> Socket {
     Socket {
         cookie: listener.cookie.filter(|_| listener.protocol == Protocol::Tcp),
+        netns: listener.netns,
         inode: listener.inode,
         pids: listener.pids.clone(),
     }

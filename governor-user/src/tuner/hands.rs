@@ -8,6 +8,8 @@ use super::relisten::{Done, Held, RelistenError, Socket};
 pub(super) struct Acted {
     /// The cap before and after, if it was to be raised.
     pub(super) cap: Option<Result<(u32, u32), RelistenError>>,
+    /// Cookie of the namespace.
+    pub(super) namespace: Option<u64>,
     pub(super) done: Result<Done, RelistenError>,
 }
 
@@ -15,10 +17,11 @@ pub(super) struct Acted {
 pub(super) fn act(socket: &Socket, to: u32, raise_cap: bool) -> Acted {
     let held = match Held::of(socket) {
         Ok(held) => held,
-        Err(error) => return Acted { cap: None, done: Err(error) },
+        Err(error) => return Acted { cap: None, namespace: None, done: Err(error) },
     };
     let cap = raise_cap.then(|| held.set_somaxconn(to, None));
-    Acted { cap, done: held.listen(to) }
+    let namespace = held.namespace_cookie();
+    Acted { cap, namespace, done: held.listen(to) }
 }
 
 /// What [`put_back`] came to: the listener, if it was still as set, and the cap before and after, if it changed.
@@ -32,7 +35,11 @@ pub(super) fn put_back(socket: &Socket, set: Option<u32>, original: u32, cap: Op
     };
     let done = listen();
     let cap = cap.and_then(|cap| {
-        let (before, after) = Held::of(socket).ok()?.set_somaxconn(cap.before, Some(cap.after)).ok()?;
+        let held = Held::of(socket).ok()?;
+        if cap.cookie.is_some() && held.namespace_cookie() != cap.cookie {
+            return None;
+        }
+        let (before, after) = held.set_somaxconn(cap.before, Some(cap.after)).ok()?;
         (before != after).then_some((before, after))
     });
     (done, cap)

@@ -25,6 +25,9 @@ pub(super) struct Kept {
 pub(super) struct RaisedCap {
     /// Its inode number.
     pub(super) netns: u64,
+    /// Its cookie, where the kernel tells it: another namespace may get the inode number.
+    #[serde(default)]
+    pub(super) cookie: Option<u64>,
     /// What it was.
     pub(super) before: u32,
     /// What it was raised to.
@@ -85,7 +88,7 @@ mod tests {
         let state = StateDir::open(folder.path()).unwrap();
         let mut store = Store::open(&state);
         assert!(store.kept().listeners.is_empty());
-        store.keep(vec![kept.clone()], vec![RaisedCap { netns: 1, before: 128, after: 1024 }]);
+        store.keep(vec![kept.clone()], vec![RaisedCap { netns: 1, cookie: None, before: 128, after: 1024 }]);
         drop((store, state));
         let state = StateDir::open(folder.path()).unwrap();
         let mut store = Store::open(&state);

@@ -16,16 +16,19 @@ mod plan;
 mod policy;
 mod relisten;
 mod run;
+mod setting;
+
+pub(crate) use setting::Selector;
 
 pub use journal::records;
 
-use crate::config::{ListenerPattern, TunerConfig};
-use crate::control::api;
+use crate::config::{TunerConfig, TunerMode};
+use crate::control::api::{self, TunerWhich};
 use crate::daemon::messages::Message;
 use crate::kernel::view::Observation;
 use crate::metrics::Recorder;
 use crate::overload::Report;
-use crate::state::StateDir;
+use crate::state::{StateDir, Stored};
 use run::Runner;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -38,13 +41,20 @@ const INBOX: usize = 16;
 enum Ask {
     /// What it sees and would do.
     View(oneshot::Sender<api::Tuner>),
-    /// Tune listeners that were left alone: those that fit, or all.
-    Resume { which: Option<ListenerPattern>, by: String, answer: oneshot::Sender<Vec<api::ListenerName>> },
+    /// Tune listeners that were left alone: those that fit.
+    Resume { which: Selector, by: String, answer: oneshot::Sender<Vec<api::ListenerName>> },
+    /// Set a mode for the listeners that fit, or take it away.
+    SetMode { which: TunerWhich, mode: Option<TunerMode>, by: String, answer: oneshot::Sender<Ordered> },
+    /// Give the listeners that fit their first backlog back, and leave them alone.
+    Restore { which: Selector, by: String, answer: oneshot::Sender<api::TunerOrdered> },
     /// Obey this from now on.
     Obey(Box<TunerConfig>),
     /// Stop; a stop for good restores, if the configuration says so.
     Stop { for_good: bool, done: oneshot::Sender<()> },
 }
+
+/// What an order came to and whether it is stored, or why it was refused, in one line.
+pub(crate) type Ordered = Result<(api::TunerOrdered, Stored), String>;
 
 /// A way to ask the tuner. Every question is `None` once it has ended.
 #[derive(Clone, Debug)]
@@ -74,9 +84,23 @@ impl Tuner {
     }
 
     /// Gives listeners that were left alone back to it; which ones.
-    pub async fn resume(&self, which: Option<ListenerPattern>, by: String) -> Option<Vec<api::ListenerName>> {
+    pub(crate) async fn resume(&self, which: Selector, by: String) -> Option<Vec<api::ListenerName>> {
         let (answer, answered) = oneshot::channel();
         self.0.send(Ask::Resume { which, by, answer }).await.ok()?;
+        answered.await.ok()
+    }
+
+    /// Sets a mode at run time for the listeners that fit, or takes away what was set for exactly them (`None`).
+    pub(crate) async fn set_mode(&self, which: TunerWhich, mode: Option<TunerMode>, by: String) -> Option<Ordered> {
+        let (answer, answered) = oneshot::channel();
+        self.0.send(Ask::SetMode { which, mode, by, answer }).await.ok()?;
+        answered.await.ok()
+    }
+
+    /// Gives listeners that the tuner raised their first backlog back, and leaves them alone until they are resumed.
+    pub(crate) async fn restore(&self, which: Selector, by: String) -> Option<api::TunerOrdered> {
+        let (answer, answered) = oneshot::channel();
+        self.0.send(Ask::Restore { which, by, answer }).await.ok()?;
         answered.await.ok()
     }
 

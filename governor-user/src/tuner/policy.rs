@@ -121,7 +121,9 @@ impl Track {
     /// One that an earlier life of the daemon raised to `set`, or left to an operator.
     pub(crate) fn resumed(original: u32, set: Option<u32>, stood_down: bool, backlog: u32, now: Instant) -> Self {
         let stance = if stood_down { Stance::StoodDown } else { Stance::Free };
-        Self { original, held: set.unwrap_or(backlog), set, stance, ..Self::new(backlog, now) }
+        // What an operator set is whatever the kernel holds; what was raised is compared with it.
+        let held = set.filter(|_| !stood_down).unwrap_or(backlog);
+        Self { original, held, set, stance, ..Self::new(backlog, now) }
     }
 
     /// Takes a sample in and says what is to be done. `youngest` tells when the youngest process that holds the listener
@@ -135,12 +137,19 @@ impl Track {
         youngest: impl FnOnce() -> Option<u64>,
     ) -> Option<Order> {
         let burst = self.meter.take(sample, policy.max_wait);
-        if sample.backlog != self.held && self.stance == Stance::Free {
-            if self.set.is_some() {
-                return (self.failures == 0 || sample.at >= self.not_before).then_some(Order::Verify);
+        if sample.backlog != self.held {
+            match self.stance {
+                // It is the operator's: what the kernel holds is all there is to know.
+                Stance::StoodDown => self.held = sample.backlog,
+                Stance::Free if self.set.is_none() => {
+                    // Its owner called listen() again, before anything was done.
+                    (self.original, self.held) = (sample.backlog, sample.backlog);
+                }
+                // The value of an operator may follow that of a reload.
+                Stance::Free | Stance::Reverted(_) => {
+                    return (self.failures == 0 || sample.at >= self.not_before).then_some(Order::Verify);
+                }
             }
-            // Its owner thought better of it, before anything was done.
-            (self.original, self.held) = (sample.backlog, sample.backlog);
         }
         match self.stance {
             Stance::StoodDown => None,
@@ -205,9 +214,17 @@ impl Track {
         *self = Self { meter: std::mem::take(&mut self.meter), ..Self::new(self.held, now) };
     }
 
-    /// How many connections more than its owner asked for it takes.
+    /// An operator gave it its first backlog back: it is left alone, until told otherwise.
+    pub(crate) fn restored(&mut self, backlog: u32) {
+        (self.held, self.set, self.stance, self.plan) = (backlog, None, Stance::StoodDown, Plan::default());
+    }
+
+    /// How many connections more than its owner asked for it takes by a raise. A backlog that somebody else set is none.
     pub(crate) fn added(&self) -> u32 {
-        self.set.map_or(0, |set| set.saturating_sub(self.original))
+        match self.stance {
+            Stance::Free | Stance::Reverted(_) => self.set.map_or(0, |_| self.held.saturating_sub(self.original)),
+            Stance::StoodDown => 0,
+        }
     }
 
     fn put_back(&mut self, since: Instant, now: Instant, youngest: impl FnOnce() -> Option<u64>) -> Option<Order> {

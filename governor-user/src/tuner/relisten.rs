@@ -3,18 +3,24 @@
 //! and swallow connections. What the backlog is afterwards the kernel says. Decides nothing.
 
 use crate::kernel::listening::{self, Queue};
+use crate::kernel::preflight;
 use crate::kernel::privileged::{self, Duplicate};
+use crate::kernel::view::ProcessWalk;
+use crate::kernel::walk::{self, Sought};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::error::Error;
 use std::io;
+use std::path::Path;
 
 /// A listening socket and who holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Socket {
     /// Its cookie. Of a Multipath TCP listener the table shows the TCP side's, which no descriptor tells.
     pub(crate) cookie: Option<u64>,
-    /// Inode number behind its descriptors; `None`: nobody holds it.
+    /// Inode number of its network namespace.
+    pub(crate) netns: u64,
+    /// Inode number behind its descriptors; `None`: no process holds it.
     pub(crate) inode: Option<u64>,
     /// Processes that held it when they were last looked for.
     pub(crate) pids: Vec<u32>,
@@ -34,14 +40,19 @@ pub(crate) struct Done {
 /// Why `listen()` was not called, or in vain.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RelistenError {
-    /// Nobody is known to hold it.
-    #[error("no process is seen that holds it")]
+    /// No process is known to hold it, and every process was looked at.
+    #[error("no process holds it")]
     NoHolder,
+    /// No process is known to hold it, and not every process could be looked at.
+    #[error("no process is seen that holds it: {0}")]
+    HolderUnseen(String),
     /// A right is missing.
-    #[error("duplicating a descriptor of process {pid} is not permitted: it needs CAP_SYS_PTRACE over it")]
+    #[error("duplicating a descriptor of process {pid} is not permitted: {reason}")]
     Denied {
         /// The process.
         pid: u32,
+        /// Which right is missing.
+        reason: String,
     },
     /// Whoever held it does not, or holds another socket by now.
     #[error("the socket is gone: its owner closed it or ended")]
@@ -73,7 +84,15 @@ impl Held {
         let mut reason = RelistenError::NoHolder;
         let Some(inode) = socket.inode else { return Err(reason) };
         // Of a listener that is new, or seen by a daemon that is, nobody has looked yet who holds it.
-        let found = if socket.pids.is_empty() { privileged::holders(inode) } else { Vec::new() };
+        let mut found = Vec::new();
+        if socket.pids.is_empty() {
+            let sought = Sought { sockets: [(inode, socket.netns)].into(), ..Sought::default() };
+            let mut walk = walk::walk(Path::new("/proc"), &sought);
+            found = walk.holders.remove(&inode).unwrap_or_default().into_iter().map(|holder| holder.pid).collect();
+            if let Some(blind) = ProcessWalk::from(&walk).blind() {
+                reason = RelistenError::HolderUnseen(blind);
+            }
+        }
         for pid in socket.pids.iter().chain(&found) {
             let held = match privileged::duplicate_socket(*pid, inode) {
                 Ok(Some(duplicate)) => Self { duplicate, pid: *pid },
@@ -104,6 +123,11 @@ impl Held {
             Ok(None) => Err(RelistenError::NotListening),
             Err(error) => Err(RelistenError::Refused(error)),
         }
+    }
+
+    /// Cookie of the socket's own namespace, where the kernel tells it.
+    pub(crate) fn namespace_cookie(&self) -> Option<u64> {
+        listening::namespace_cookie(&self.duplicate.file)
     }
 
     /// Sets `net.core.somaxconn` of the socket's own namespace, if it is as `expected`; what it was and what it is.
@@ -166,7 +190,7 @@ pub(crate) fn chain(error: &RelistenError) -> String {
 
 fn refused(pid: u32, error: io::Error) -> RelistenError {
     match Errno::from_io_error(&error) {
-        Some(Errno::ACCESS | Errno::PERM) => RelistenError::Denied { pid },
+        Some(Errno::ACCESS | Errno::PERM) => RelistenError::Denied { pid, reason: preflight::holders_obstacle() },
         _ if error.kind() == io::ErrorKind::NotFound => RelistenError::Gone,
         _ => RelistenError::Refused(error),
     }
@@ -177,6 +201,7 @@ mod tests {
     use super::*;
     use std::net::{SocketAddr, TcpListener};
     use std::os::fd::OwnedFd;
+    use std::os::unix::fs::MetadataExt;
     use std::process::{Child, Command, Stdio};
 
     /// A process that holds a listener and knows nothing of it; killed on drop.
@@ -212,7 +237,12 @@ mod tests {
     fn socket(listener: &TcpListener, pids: &[u32]) -> Socket {
         let inode = rustix::fs::fstat(listener).unwrap().st_ino;
         let cookie = rustix::net::sockopt::socket_cookie(listener).ok();
-        Socket { cookie, inode: Some(inode), pids: pids.to_vec() }
+        Socket {
+            cookie,
+            netns: std::fs::metadata("/proc/self/ns/net").unwrap().ino(),
+            inode: Some(inode),
+            pids: pids.to_vec(),
+        }
     }
 
     fn descriptors(pid: u32) -> Vec<String> {
@@ -289,7 +319,8 @@ mod tests {
         let socket = socket(&mine, &[]);
         assert_eq!(Held::of(&socket).unwrap().listen(9).unwrap().after, 9);
         drop(mine);
-        assert!(matches!(Held::of(&socket), Err(RelistenError::NoHolder)));
+        // Some process of the machine may refuse to be looked at.
+        assert!(matches!(Held::of(&socket), Err(RelistenError::NoHolder | RelistenError::HolderUnseen(_))));
     }
 
     #[test]

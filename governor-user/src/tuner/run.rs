@@ -1,6 +1,7 @@
 //! The tuner's loop: observations in, orders of the policy carried out, everything that was done written down (`record`).
 //! The calls themselves are in `hands`, one after the other.
 
+mod order;
 mod record;
 
 use self::record::{Note, clamp};
@@ -12,25 +13,29 @@ use super::memory::{Kept, RaisedCap, Store};
 use super::plan::{Bounds, Hindrance, Limit};
 use super::policy::{Foreign, Order, Stance};
 use super::relisten::{self, RelistenError};
-use crate::config::{AtExit, ListenerPattern, ListenerPolicy, TunerConfig, TunerMode};
+use super::setting::{Selector, Settings};
+use crate::config::{AtExit, ListenerPolicy, TunerConfig, TunerMode};
 use crate::control::api::{ListenerName, TunerAction};
 use crate::daemon::audit::ITSELF;
 use crate::daemon::clock;
 use crate::daemon::messages::Message;
-use crate::kernel::view::{Observation, Tier};
+use crate::kernel::view::{ListenerView, Observation, Tier};
 use crate::metrics::Recorder;
 use crate::overload::{Evidence, Report, Thresholds, Verdict};
 use crate::state::StateDir;
 use governor_engine::time::{Duration, Instant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
 /// Kernel memory that a queued connection is taken to need, in KiB: its socket and the request it has sent.
 const KIB_EACH: u32 = 16;
 
-/// A listener that is not seen for so long is forgotten: a namespace may be out of reach for a while.
+/// A listener that is not seen for so long is forgotten where its namespace cannot be read: that may last for a while.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
+
+/// The same where the namespace is read and the listener is not in it: a table can skip a socket once.
+const CLOSED_AFTER: Duration = Duration::from_secs(2);
 
 /// A listener by its namespace and cookie.
 type Id = (u64, u64);
@@ -49,6 +54,12 @@ pub(super) struct Runner {
     reports: watch::Receiver<Arc<Report>>,
     journal: Journal,
     store: Store,
+    /// Modes that were set at run time.
+    settings: Settings,
+    /// The last observation.
+    seen: Arc<Observation>,
+    /// Network namespaces that were seen lately, and when.
+    namespaces: BTreeMap<u64, Instant>,
     recorder: Recorder,
     driver: mpsc::WeakSender<Message>,
     counts: BTreeMap<TunerAction, u64>,
@@ -75,6 +86,9 @@ impl Runner {
             reports,
             journal: Journal::open(state.path()),
             store,
+            settings: Settings::open(state),
+            seen: Arc::default(),
+            namespaces: BTreeMap::new(),
             recorder,
             driver,
             counts: BTreeMap::new(),
@@ -84,6 +98,7 @@ impl Runner {
 
     /// Runs until told to stop, or until nobody can tell it any more.
     pub(super) async fn run(mut self, mut asks: mpsc::Receiver<Ask>, mut seen: watch::Receiver<Arc<Observation>>) {
+        let mut is_over = false;
         loop {
             tokio::select! {
                 ask = asks.recv() => match ask {
@@ -97,17 +112,24 @@ impl Runner {
                         return;
                     }
                     Some(Ask::View(answer)) => drop(answer.send(self.view())),
-                    Some(Ask::Resume { which, by, answer }) => drop(answer.send(self.resume(which, &by).await)),
+                    Some(Ask::Resume { which, by, answer }) => drop(answer.send(self.resume(&which, &by).await)),
+                    Some(Ask::SetMode { which, mode, by, answer }) => {
+                        drop(answer.send(self.set_mode(which, mode, &by).await));
+                    }
+                    Some(Ask::Restore { which, by, answer }) => {
+                        drop(answer.send(self.give_back(&which, &by).await));
+                    }
                     Some(Ask::Obey(config)) => self.config = *config,
                 },
-                changed = seen.changed() => {
+                changed = seen.changed(), if !is_over => {
                     if changed.is_err() {
                         // The kernel plane is over: nothing is decided from now on.
                         self.unavailable = Some("the kernel plane ended".to_owned());
-                        seen = watch::channel(Arc::new(Observation::default())).1;
+                        is_over = true;
                         continue;
                     }
-                    let observation = Arc::clone(&seen.borrow_and_update());
+                    self.seen = Arc::clone(&seen.borrow_and_update());
+                    let observation = Arc::clone(&self.seen);
                     self.observe(&observation).await;
                 }
             }
@@ -126,11 +148,14 @@ impl Runner {
             report.listeners.iter().filter_map(|judged| Some(((judged.netns, judged.cookie?), &judged.evidence)));
         let evidence: BTreeMap<Id, &Evidence> = judged.collect();
         let budget = self.config.memory_mib.saturating_mul(1024) / KIB_EACH;
-        let added: u32 = self.entries.values().map(|entry| entry.track.added()).fold(0, u32::saturating_add);
+        self.retire_settings(seen, now).await;
+        self.note_closed(seen, now);
+        let added: u32 = self.present().map(|entry| entry.track.added()).fold(0, u32::saturating_add);
+        let blind = seen.walk.blind();
         let mut orders = Vec::new();
         for listener in &seen.listeners {
             let (Some(cookie), Some(backlog)) = (listener.cookie, listener.backlog) else { continue };
-            let policy = self.config.policy(listener.address, listener.port);
+            let (policy, mode_set) = self.policy(listener);
             let id = (listener.netns, cookie);
             if policy.mode == TunerMode::Off && !self.entries.contains_key(&id) {
                 continue;
@@ -140,7 +165,9 @@ impl Runner {
                 let known = inherited.remove(&id);
                 Entry::new(listener, cookie, backlog, known.as_ref(), now)
             });
-            (entry.seen, entry.policy) = (now, policy);
+            (entry.seen, entry.is_there, entry.policy, entry.mode_set) = (now, true, policy, mode_set);
+            entry.view.clone_from(listener);
+            entry.unseen = blind.clone().filter(|_| listener.pids.is_empty() && listener.inode.is_some());
             if policy.mode == TunerMode::Off {
                 continue;
             }
@@ -158,7 +185,6 @@ impl Runner {
             let order = entry.track.step(sample, hindrance, &policy, &bounds, || relisten::youngest(pids));
             orders.extend(order.map(|order| (id, order, bounds, backlog)));
         }
-        self.entries.retain(|_, entry| now.since(entry.seen) < FORGET_AFTER);
         if now.since(*self.begun.get_or_insert(now)) >= FORGET_AFTER {
             self.inherited.clear();
         }
@@ -171,6 +197,57 @@ impl Runner {
         }
         self.keep();
         self.recorder.tuner(self.figures());
+    }
+
+    /// What holds for a listener, and whether an operator set its mode at run time.
+    fn policy(&self, listener: &ListenerView) -> (ListenerPolicy, bool) {
+        let configured = self.config.policy(listener.address, listener.port);
+        match self.settings.mode(listener) {
+            Some(mode) => (ListenerPolicy { mode, ..configured }, true),
+            None => (configured, false),
+        }
+    }
+
+    /// Entries of listeners that are there, as far as their namespaces can be read.
+    pub(super) fn present(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values().filter(|entry| entry.is_there)
+    }
+
+    /// Takes listeners that closed off the books: their rows, and the memory of what they were raised by.
+    fn note_closed(&mut self, seen: &Observation, now: Instant) {
+        let listening: BTreeSet<Id> =
+            seen.listeners.iter().filter_map(|listener| Some((listener.netns, listener.cookie?))).collect();
+        let without_cookie = seen.listeners.iter().filter(|listener| listener.cookie.is_none());
+        let unread: BTreeSet<u64> =
+            without_cookie.map(|listener| listener.netns).chain(seen.unread.iter().copied()).collect();
+        self.entries.retain(|id, entry| {
+            let unread = unread.contains(&id.0);
+            entry.is_there = unread || listening.contains(id);
+            now.since(entry.seen) < if unread { FORGET_AFTER } else { CLOSED_AFTER }
+        });
+    }
+
+    /// Takes away run-time settings of processes and namespaces that ended.
+    async fn retire_settings(&mut self, seen: &Observation, now: Instant) {
+        self.namespaces.extend(seen.namespaces.iter().map(|namespace| (namespace.netns, now)));
+        self.namespaces.extend(seen.listeners.iter().map(|listener| (listener.netns, now)));
+        self.namespaces.extend(seen.unread.iter().map(|netns| (*netns, now)));
+        self.namespaces.retain(|_, last| now.since(*last) < FORGET_AFTER);
+        if now.since(*self.begun.get_or_insert(now)) < FORGET_AFTER {
+            // A namespace that was not met yet has not ended.
+            self.namespaces.extend(self.settings.namespaces().map(|netns| (netns, now)));
+        }
+        let known: BTreeSet<u64> = self.namespaces.keys().copied().collect();
+        if now.since(*self.begun.get_or_insert(now)) >= FORGET_AFTER {
+            self.caps.retain(|netns, _| known.contains(netns));
+        }
+        let retired = self.settings.retire(&known);
+        if !retired.is_empty() {
+            drop(self.settings.keep());
+        }
+        for setting in retired {
+            self.record_mode(&setting.which, ITSELF, Some(&setting), None).await;
+        }
     }
 
     /// Observe mode.
@@ -224,7 +301,7 @@ impl Runner {
         let others: Vec<(Id, u32)> = self
             .entries
             .iter()
-            .filter(|(_, entry)| same(&entry.name) && entry.policy.mode == TunerMode::Enforce)
+            .filter(|(_, entry)| entry.is_there && same(&entry.name) && entry.policy.mode == TunerMode::Enforce)
             .filter_map(|(other, entry)| Some((*other, entry.track.follows(to, bounds)?)))
             .collect();
         for (other, to) in others {
@@ -245,14 +322,14 @@ impl Runner {
         let acted = on_blocking_thread(move || act(&socket, to, cap)).await;
         let now = clock::now();
         let Some(entry) = self.entries.get_mut(&id) else { return false };
-        let Acted { cap, done } = acted;
+        let Acted { cap, namespace, done } = acted;
         let done = match done {
             Ok(done) => done,
             Err(error) => {
                 let again = entry.track.failed(now);
-                self.note_cap(id, cap).await;
+                self.note_cap(id, namespace, cap).await;
                 // Who holds a new listener is known a little after it.
-                if again || !matches!(error, RelistenError::NoHolder) {
+                if again || !matches!(error, RelistenError::NoHolder | RelistenError::HolderUnseen(_)) {
                     self.say_failed(id, held, to, &error).await;
                 }
                 return false;
@@ -267,7 +344,7 @@ impl Runner {
             note.limit = Some(Limit::Somaxconn);
             note.reason = format!("{}; {}", clamp(done.after, id.0), note.reason);
         }
-        self.note_cap(id, cap).await;
+        self.note_cap(id, namespace, cap).await;
         self.write(id, ITSELF, note).await;
         true
     }
@@ -330,15 +407,10 @@ impl Runner {
         self.keep();
     }
 
-    async fn resume(&mut self, which: Option<ListenerPattern>, by: &str) -> Vec<ListenerName> {
+    async fn resume(&mut self, which: &Selector, by: &str) -> Vec<ListenerName> {
         let now = clock::now();
-        let fits = |entry: &Entry| which.is_none_or(|pattern| pattern.fits(entry.name.address, entry.name.port));
-        let resumed: Vec<Id> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| entry.track.stance != Stance::Free && fits(entry))
-            .map(|(id, _)| *id)
-            .collect();
+        let left_alone = |entry: &Entry| entry.track.stance != Stance::Free && which.fits(&entry.view);
+        let resumed: Vec<Id> = self.entries.iter().filter(|(_, entry)| left_alone(entry)).map(|(id, _)| *id).collect();
         let mut names = Vec::new();
         for id in resumed {
             let Some(entry) = self.entries.get_mut(&id) else { continue };

@@ -59,6 +59,12 @@ impl TunerMode {
             Self::Enforce => "enforce",
         }
     }
+
+    /// The mode of this name; `None` for anything else.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Off, Self::Observe, Self::Enforce].into_iter().find(|mode| mode.as_str() == word)
+    }
 }
 
 /// What a stop does with raised backlogs.
@@ -89,6 +95,12 @@ impl ListenerPattern {
         Some(Self { address: Some(place.ip()), port: place.port() })
     }
 
+    /// Whether it names an address too.
+    #[must_use]
+    pub fn has_address(&self) -> bool {
+        self.address.is_some()
+    }
+
     /// Whether a listener is meant.
     #[must_use]
     pub fn fits(&self, address: IpAddr, port: u16) -> bool {
@@ -116,7 +128,7 @@ impl TunerConfig {
 
 pub(super) fn tuner(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> TunerConfig {
     let global = ListenerPolicy {
-        mode: mode(&reader.text("tuner.mode")).unwrap_or_default(),
+        mode: TunerMode::parse(&reader.text("tuner.mode")).unwrap_or_default(),
         target: reader.integer("tuner.target"),
         max: reader.integer("tuner.max"),
         max_wait: reader.duration("tuner.max_wait"),
@@ -137,7 +149,7 @@ pub(super) fn tuner(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> T
             _ => None,
         };
         let policy = ListenerPolicy {
-            mode: mode(&reader.text(&format!("{section}.mode"))).unwrap_or(global.mode),
+            mode: TunerMode::parse(&reader.text(&format!("{section}.mode"))).unwrap_or(global.mode),
             target: reader.number(&format!("{section}.target")).unwrap_or(global.target),
             max: reader.number(&format!("{section}.max")).unwrap_or(global.max),
             max_wait: time("max_wait").unwrap_or(global.max_wait),
@@ -161,10 +173,6 @@ fn check(reader: &mut Reader<'_>, section: &str, policy: ListenerPolicy) {
         let ListenerPolicy { target, max, .. } = policy;
         reader.problem(&format!("{section}.target"), format!("a target of {target} is above the max of {max}"));
     }
-}
-
-fn mode(word: &str) -> Option<TunerMode> {
-    [TunerMode::Off, TunerMode::Observe, TunerMode::Enforce].into_iter().find(|mode| mode.as_str() == word)
 }
 
 #[cfg(test)]

@@ -13,8 +13,112 @@ pub struct Tuner {
     pub at_exit: String,
     /// Why nothing can be tuned here, e.g. a tier that does not know backlogs; `null` when it can.
     pub unavailable: Option<String>,
-    /// Every listener it looks at, by (netns, port, address, cookie).
+    /// Every listener it looks at, by (netns, port, address, cookie). One that closed is not among them.
     pub listeners: Vec<TunedListener>,
+    /// What operators set for single listeners at run time, the oldest first.
+    #[serde(default)]
+    pub settings: Vec<TunerSetting>,
+    /// Listeners of which no process is known that holds them, and why: these cannot be tuned. `null` where every process
+    /// could be looked at.
+    #[serde(default)]
+    pub holders_unknown: Option<HoldersUnknown>,
+}
+
+/// Listeners that cannot be tuned because no process is known to hold them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldersUnknown {
+    /// How many.
+    pub listeners: usize,
+    /// Why, with the right that is missing.
+    pub reason: String,
+}
+
+/// Which listeners: those that every given part fits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TunerWhich {
+    /// `0.0.0.0:443` or `[::]:443`; `:443` on any address; `cookie:4711`, one socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listener: Option<String>,
+    /// In this network namespace, by inode number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netns: Option<u64>,
+    /// Created in this cgroup or below it, by its path below the v2 root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// Held by this process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+}
+
+impl fmt::Display for TunerWhich {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.listener.as_deref().unwrap_or("all listeners"))?;
+        if let Some(netns) = self.netns {
+            write!(f, " in network namespace {netns}")?;
+        }
+        if let Some(cgroup) = &self.cgroup {
+            write!(f, " of cgroup {cgroup}")?;
+        }
+        if let Some(pid) = self.pid {
+            write!(f, " of process {pid}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A mode that an operator set at run time, over the configuration. Of several that fit a listener the most precise holds: a
+/// socket before an address, before a port, before a process, a cgroup and a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunerSetting {
+    /// For which listeners.
+    pub which: TunerWhich,
+    /// `enforce` or `observe`.
+    pub mode: String,
+    /// Who set it.
+    pub set_by: String,
+    /// When, RFC 3339.
+    pub set_at: String,
+}
+
+/// Sets a mode for single listeners.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TunerSet {
+    /// For which.
+    pub which: TunerWhich,
+    /// `enforce` or `observe`.
+    pub mode: String,
+}
+
+/// What became of an order for single listeners.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunerOrdered {
+    /// The setting as it was; `null` where there was none.
+    #[serde(default)]
+    pub before: Option<TunerSetting>,
+    /// Listeners that are there now and that the order changed, with what became of each.
+    pub listeners: Vec<TunerOutcome>,
+    /// Why a restart undoes it; `null` where it is kept.
+    #[serde(default)]
+    pub warning: Option<String>,
+}
+
+/// One listener after an order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunerOutcome {
+    /// Which.
+    #[serde(flatten)]
+    pub listener: ListenerName,
+    /// The mode that holds for it now.
+    pub mode: String,
+    /// Its backlog before the order.
+    pub before: u32,
+    /// Its backlog now.
+    pub after: u32,
+    /// Why nothing was done about it; `null` where something was, or nothing had to be.
+    #[serde(default)]
+    pub failure: Option<String>,
 }
 
 /// Which listener.
@@ -44,6 +148,9 @@ pub struct TunedListener {
     pub listener: ListenerName,
     /// Mode that holds for it.
     pub mode: String,
+    /// An operator set the mode at run time.
+    #[serde(default)]
+    pub mode_set: bool,
     /// Whose it is now.
     pub state: TunerState,
     /// The backlog its owner asked for.
@@ -54,6 +161,10 @@ pub struct TunedListener {
     pub somaxconn: Option<u32>,
     /// What the last burst that asked for more room leads to.
     pub plan: TunerPlan,
+    /// Why its backlog cannot be set: what the last attempt met, or that no process is seen that holds it. `null` while
+    /// nothing is known to prevent it.
+    #[serde(default)]
+    pub obstacle: Option<String>,
 }
 
 /// Whose a listener's backlog is.
@@ -144,7 +255,9 @@ pub enum TunerAction {
     StandDown,
     /// An operator gave it back to the tuner.
     Resume,
-    /// It went back to what its owner asked for, at a stop.
+    /// An operator set the mode for it, or took that away.
+    SetMode,
+    /// It went back to what its owner asked for, at a stop or because an operator asked for it.
     Restore,
     /// `net.core.somaxconn` of the listener's namespace was set.
     Somaxconn,
@@ -154,7 +267,7 @@ pub enum TunerAction {
 
 impl TunerAction {
     /// Every action.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::WouldRaise,
         Self::Raise,
         Self::Clamped,
@@ -163,6 +276,7 @@ impl TunerAction {
         Self::Reapply,
         Self::StandDown,
         Self::Resume,
+        Self::SetMode,
         Self::Restore,
         Self::Somaxconn,
         Self::Failed,
@@ -180,6 +294,7 @@ impl TunerAction {
             Self::Reapply => "reapply",
             Self::StandDown => "stand_down",
             Self::Resume => "resume",
+            Self::SetMode => "set_mode",
             Self::Restore => "restore",
             Self::Somaxconn => "somaxconn",
             Self::Failed => "failed",
@@ -191,7 +306,13 @@ impl TunerAction {
     pub fn acts(self) -> bool {
         match self {
             Self::Raise | Self::Lower | Self::Reapply | Self::Restore | Self::Somaxconn => true,
-            Self::WouldRaise | Self::Clamped | Self::Reverted | Self::StandDown | Self::Resume | Self::Failed => false,
+            Self::WouldRaise
+            | Self::Clamped
+            | Self::Reverted
+            | Self::StandDown
+            | Self::Resume
+            | Self::SetMode
+            | Self::Failed => false,
         }
     }
 }
@@ -208,9 +329,25 @@ pub struct TunerJournalQuery {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TunerResume {
-    /// Those on this address and port, or `:port`; `null`: all.
+    /// Those on this address and port, `:port`, or `cookie:4711`; `null`: all.
     #[serde(default)]
     pub listener: Option<String>,
+    /// Only those in this network namespace, by inode number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netns: Option<u64>,
+    /// Only those of this cgroup or below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// Only those that this process holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+}
+
+impl From<TunerResume> for TunerWhich {
+    fn from(resume: TunerResume) -> Self {
+        let TunerResume { listener, netns, cgroup, pid } = resume;
+        Self { listener, netns, cgroup, pid }
+    }
 }
 
 /// What [`TunerResume`] came to.

@@ -18,6 +18,9 @@ pub struct ListenerVerdict {
     pub cookie: Option<u64>,
     /// Processes that hold it, where they can be read.
     pub pids: Vec<u32>,
+    /// Why no process is known to hold it, with the right that is missing; `null` where one is known or all were looked at.
+    #[serde(default)]
+    pub pids_unknown: Option<String>,
     /// It feeds the overload level.
     pub watched: bool,
     /// The diagnosis.

@@ -12,7 +12,8 @@ impl Sampler {
         }
         match self.tier {
             Tier::Procfs => None,
-            Tier::Netlink => Some(self.polled_connections()),
+            // A sum over some of the namespaces would look like a fall.
+            Tier::Netlink => (!self.misses_connections()).then(|| self.polled_connections()),
             Tier::Tracepoint | Tier::Trampoline => {
                 let counted = reading?.cgroups.as_ref()?.iter();
                 let open = counted.map(|(id, open)| (*id, Open { inbound: open.inbound, outbound: open.outbound }));
@@ -23,12 +24,17 @@ impl Sampler {
 
     /// Connections by the cgroup that created their listener, where they count under the one that accepted.
     pub(super) fn owned_connections(&self) -> Option<BTreeMap<u64, u64>> {
-        if !self.sees_accepts || self.cgroups.unavailable().is_some() {
+        if !self.sees_accepts || self.cgroups.unavailable().is_some() || self.misses_connections() {
             return None;
         }
         // 0 stands for sockets whose cgroup the kernel does not tell.
         let owned = self.polled_connections().into_iter().filter(|(id, open)| *id != 0 && open.inbound > 0);
         Some(owned.map(|(id, open)| (id, open.inbound)).collect())
+    }
+
+    /// Connections of a namespace that was read are not known now.
+    fn misses_connections(&self) -> bool {
+        self.reached.iter().any(|netns| !self.connections.contains_key(netns))
     }
 
     fn polled_connections(&self) -> BTreeMap<u64, Open> {

@@ -7,8 +7,10 @@ use crate::kernel::{
     cgroup::Group,
     netstat,
     refusals::Watched,
+    sources::{HOST, Source},
     tier,
     tracepoint::{ListenerReading, Reading},
+    waits::Waits,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,32 +19,50 @@ use std::{
 
 impl Sampler {
     /// What the programs saw; `None` on other tiers or when the maps cannot be read, which is reported.
-    pub(super) fn read(&mut self) -> Option<Reading> {
-        let read = self.tracepoint.as_mut()?.read();
-        self.unread = read.as_ref().err().map(|error| format!("counts are unknown: {}", tier::chain(error)));
-        let reading = read.ok()?;
+    pub(super) fn read(&mut self, now: Instant) -> Option<Reading> {
+        let reading = match self.tracepoint.as_mut()?.read() {
+            Ok(reading) => reading,
+            Err(error) => {
+                self.sources.failed(Source::Programs, HOST, &tier::chain(&error), now);
+                return None;
+            }
+        };
+        self.sources.works(Source::Programs, HOST);
         self.health.lost_events = reading.lost_events;
         self.health.untracked = reading.untracked;
         if !self.notes.is_empty() {
             let listening: BTreeSet<u64> = reading.listeners.iter().map(|listener| listener.cookie).collect();
             self.notes.retain(|cookie, _| listening.contains(cookie));
         }
-        reading.closed.iter().for_each(|listener| self.closed.note(listener));
+        for listener in &reading.closed {
+            if let Some(last) = counted(listener, Since::default(), &self.notes) {
+                self.ledger.ended(listener.netns, listener.cookie, &last);
+            }
+        }
+        self.closed.take(&reading);
         Some(reading)
     }
 
-    /// Goes on with what is known of the waits; they stay as they were while the maps cannot be read.
+    /// Goes on with what is known of the waits, which is not shown while the maps cannot be read.
     pub(super) fn take_waits(&mut self, reading: Option<&Reading>, now: Instant) {
         let Some(reading) = reading else { return };
         self.sees_accepts = reading.sees_accepts;
-        let mut waits = std::mem::take(&mut self.waits);
-        for listener in &reading.listeners {
+        for listener in reading.closed.iter().chain(&reading.listeners) {
             if let Some(sojourn) = &listener.sojourn {
-                let mut known = waits.remove(&listener.cookie).unwrap_or_default();
-                known.absorb(sojourn.clone(), now);
-                self.waits.insert(listener.cookie, known);
+                let waits =
+                    &mut self.waits.entry(listener.cookie).or_insert_with(|| (listener.netns, Waits::default())).1;
+                waits.absorb(sojourn.clone(), now);
             }
         }
+        // Its entry is removed, and with it what it measured.
+        for listener in &reading.closed {
+            if let Some((_, waits)) = self.waits.get_mut(&listener.cookie) {
+                waits.ended();
+            }
+        }
+        let listening: BTreeSet<u64> = reading.listeners.iter().map(|listener| listener.cookie).collect();
+        let ledger = &self.ledger;
+        self.waits.retain(|cookie, (netns, _)| listening.contains(cookie) || ledger.remembers(*netns, *cookie));
     }
 
     /// Reads again, after the table, what was counted for queues that hold more than it explains, and for listeners that
@@ -144,5 +164,6 @@ fn counted(listener: &ListenerReading, since: Since, notes: &BTreeMap<u64, Note>
         note: notes.get(&listener.cookie).copied(),
         accepted: listener.accepted,
         abandoned: listener.abandoned,
+        left_unaccepted: listener.lost.unwrap_or(0).saturating_add(listener.handed_on),
     })
 }

@@ -6,11 +6,13 @@ use crate::kernel::{
     connections::Open,
     findings::{self, Queues},
     netstat, preflight,
-    view::{Basis, CgroupView, ListenerView, NamespaceView, Observation, PinState, Tier},
-    waits::Waits,
+    sources::Source,
+    view::{Basis, CgroupView, ListenerView, NamespaceView, Observation, PinState, SourceView, Tier},
+    walk::LIMITS,
 };
 use crate::own_namespaces::kernel_monotonic_ns;
-use std::collections::BTreeMap;
+use crate::wording::counted;
+use std::{collections::BTreeMap, time::Instant};
 
 impl Sampler {
     /// `owned` is what connections count under where they do not count under the owner.
@@ -18,15 +20,19 @@ impl Sampler {
         &self,
         open: Option<BTreeMap<u64, Open>>,
         owned: Option<&BTreeMap<u64, u64>>,
+        now: Instant,
     ) -> Observation {
         let owner = |id| match self.cgroups.group(id) {
             Group::At(path) => Some(path),
             Group::Gone | Group::Unattributed => None,
         };
         let taken_ns = kernel_monotonic_ns();
-        let mut listeners = self.ledger.views(self.tier, taken_ns, owner, |inode| self.holders.of(inode));
-        for listener in &mut listeners {
-            listener.sojourn = listener.cookie.and_then(|cookie| self.waits.get(&cookie)).map(Waits::view);
+        let failing = self.sources.views(now);
+        let mut listeners = self.ledger.views(self.tier, taken_ns, owner, |of| self.holders.of(of.inode, of.cookie));
+        let has_programs = !self.sources.fails(Source::Programs);
+        for listener in listeners.iter_mut().filter(|_| has_programs) {
+            listener.sojourn =
+                listener.cookie.and_then(|cookie| self.waits.get(&cookie)).map(|(_, waits)| waits.view());
         }
         let inbound_basis = if self.sees_accepts { Basis::Acceptor } else { Basis::Owner };
         let mut unattributed = 0;
@@ -40,6 +46,8 @@ impl Sampler {
                 let path = match self.cgroups.group(id) {
                     Group::At(path) => Some(path),
                     Group::Gone => None,
+                    // The kernel tells no cgroup, as of some sockets of Multipath TCP: they have no folder either.
+                    Group::Unattributed if id == 0 => None,
                     Group::Unattributed => {
                         unattributed += open.inbound + open.outbound;
                         continue;
@@ -55,7 +63,9 @@ impl Sampler {
         Observation {
             taken_ns,
             tier: self.tier,
-            degraded: self.degraded(known, unattributed),
+            degraded: self.degraded(known, unattributed, &failing),
+            unread: self.unread.iter().copied().collect(),
+            walk: self.last_walk.clone(),
             namespaces: self.namespace_views(&listeners),
             closed: self.closed.views(),
             cgroups,
@@ -63,6 +73,7 @@ impl Sampler {
             hooks: self.hooks.clone(),
             listeners,
             pins: self.pins.clone(),
+            failing,
         }
     }
 
@@ -83,13 +94,13 @@ impl Sampler {
         self.counters.totals().map(view).collect()
     }
 
-    fn degraded(&self, has_cgroups: bool, unattributed: u64) -> Vec<String> {
+    fn degraded(&self, has_cgroups: bool, unattributed: u64, failing: &[SourceView]) -> Vec<String> {
         let mut lines = self.reasons.clone();
         if self.tier == Tier::Procfs {
             lines.push("connections per cgroup are unavailable on the procfs tier".to_owned());
         } else if let Some(reason) = self.cgroups.unavailable() {
             lines.push(reason.to_owned());
-        } else if !has_cgroups && self.unread.is_none() {
+        } else if !has_cgroups && failing.is_empty() && !self.sources.fails(Source::Programs) {
             lines.push("connections per cgroup are unavailable: the hooks say why".to_owned());
         } else if unattributed > 0 {
             lines.push(
@@ -99,15 +110,31 @@ impl Sampler {
         if self.pins.state == PinState::Unavailable {
             lines.push(format!("counts end with the daemon: {}", self.pins.note));
         }
-        lines.extend(self.unread.clone());
         lines.extend(self.unwatched.clone());
         let denied = self.namespaces.denied();
         if denied > 0 {
             let why = preflight::namespaces_obstacle().unwrap_or_else(|| "not permitted".to_owned());
             lines.push(format!("{denied} other network namespaces are not observed: {why}"));
         }
-        lines.extend(self.blind.iter().cloned());
-        lines.extend(self.trouble.iter().map(|(netns, what)| format!("network namespace {netns}: {what}")));
+        if let Some(reason) = &self.last_walk.unreadable_reason {
+            let blind = counted(
+                self.last_walk.unreadable,
+                "process cannot be read: its listeners show no pids and are not tuned, and its namespace may be missing",
+                "processes cannot be read: their listeners show no pids and are not tuned, and their namespaces may be missing",
+            );
+            lines.push(format!("{blind}: {reason}"));
+        }
+        for left_out in &self.last_walk.left_out {
+            let many = counted(left_out.processes, "process", "processes");
+            let (user, budget) = (left_out.uid, LIMITS.per_user);
+            lines.push(format!(
+                "the walk over /proc left out {many} of user {user}, beyond {budget} descriptors: listeners of this user may show no pids"
+            ));
+        }
+        lines.extend(failing.iter().map(|source| {
+            let SourceView { problem, reason, effect, .. } = source;
+            format!("{problem} ({reason}): {effect}")
+        }));
         lines
     }
 }

@@ -1,5 +1,5 @@
 //! The kernel's own tables of one namespace: its counters, its listeners, and what waits in their queues. A table that
-//! cannot be read leaves what is known as it was.
+//! cannot be read is reported to `sources`; what it told becomes unknown.
 
 use super::{Fatal, Sampler, programs::Counts};
 use crate::kernel::{
@@ -10,13 +10,21 @@ use crate::kernel::{
     privileged::EnterError,
     procfs,
     sockdiag::{Diag, DiagError, Select, SocketRow},
+    sources::Source,
+    tier::chain,
+    tracepoint::ScanError,
     view::{Protocol, Tier},
 };
 use crate::own_namespaces::kernel_monotonic_ns;
 use std::{
+    io,
     net::IpAddr,
     time::{Duration, Instant},
 };
+
+/// A table that could not be read is left alone this many times as long as the attempt took: a kernel that does not answer
+/// costs two seconds each time, a refusal microseconds.
+const REST_AFTER_FAILURE: u32 = 20;
 
 /// Connection tables are read for at most one part in this many of the time.
 const CONNECTIONS_SHARE: u32 = 20;
@@ -36,27 +44,71 @@ pub(super) struct Abandoned {
 }
 
 impl Sampler {
-    /// Reads one namespace's tables. What cannot be read stays as it was and is reported; it is never taken as empty.
+    /// Reads one namespace's tables. What cannot be read is never taken as empty: its rows stay as they were for
+    /// [`GRACE`](crate::kernel::sources::GRACE), then come from the next source, and are unknown where that fails too.
     pub(super) fn look_at(&mut self, netns: u64, now: Instant, counts: &Counts) -> Result<(), Fatal> {
         // First, so that no listener of the table is older than the counters that the next one is held against.
         self.count_namespace(netns, now)?;
-        let looked = match self.tier {
-            Tier::Procfs => self.look_by_procfs(netns),
-            Tier::Netlink | Tier::Tracepoint | Tier::Trampoline => self.look_by_diag(netns, now, counts),
-        };
-        match looked {
-            Ok(()) => drop(self.trouble.remove(&netns)),
-            Err(Trouble::Enter(EnterError::Stranded(error))) => return Err(Fatal::Stranded(error)),
-            Err(Trouble::Enter(EnterError::Gone)) => {
-                self.ledger.hide(netns);
-                self.connections.remove(&netns);
-                self.trouble.remove(&netns);
+        if self.retry.get(&netns).is_none_or(|again| now >= *again) {
+            let begun = Instant::now();
+            let looked = match self.tier {
+                Tier::Procfs => self.look_by_procfs(netns),
+                Tier::Netlink | Tier::Tracepoint | Tier::Trampoline => self.look_by_diag(netns, now, counts),
+            };
+            match looked {
+                Ok(()) => {
+                    self.retry.remove(&netns);
+                    self.unread.remove(&netns);
+                    self.reached.insert(netns);
+                    self.sources.works(Source::Tables, netns);
+                    return Ok(());
+                }
+                Err(Trouble::Enter(EnterError::Stranded(error))) => return Err(Fatal::Stranded(error)),
+                Err(Trouble::Enter(EnterError::Gone)) => {
+                    self.give_up(netns);
+                    self.reached.remove(&netns);
+                    self.unread.remove(&netns);
+                    self.sources.works(Source::Tables, netns);
+                    return Ok(());
+                }
+                // Never permitted: counted and reported as one line for all of them.
+                Err(Trouble::Enter(EnterError::Denied)) if !self.reached.contains(&netns) => return Ok(()),
+                Err(trouble) => {
+                    self.retry.insert(netns, now + begun.elapsed() * REST_AFTER_FAILURE);
+                    let lasts = self.sources.failed(Source::Tables, netns, &chain(&trouble), now);
+                    if !lasts && self.reached.contains(&netns) {
+                        return Ok(());
+                    }
+                }
             }
-            // Counted and reported as one line for all of them.
-            Err(Trouble::Enter(EnterError::Denied)) => {}
-            Err(trouble) => drop(self.trouble.insert(netns, trouble.to_string())),
+        }
+        match self.next_source(netns) {
+            Ok(()) => drop(self.unread.remove(&netns)),
+            Err(Trouble::Enter(EnterError::Stranded(error))) => return Err(Fatal::Stranded(error)),
+            Err(_) => {
+                self.give_up(netns);
+                self.unread.insert(netns);
+            }
         }
         Ok(())
+    }
+
+    /// Reads a namespace's listeners where socket diagnostics fail.
+    fn next_source(&mut self, netns: u64) -> Result<(), Trouble> {
+        // Connections are listed by nothing else.
+        self.connections.remove(&netns);
+        self.abandoned.remove(&netns);
+        match self.tier {
+            Tier::Procfs => Err(Trouble::Enter(EnterError::Gone)),
+            Tier::Netlink | Tier::Tracepoint | Tier::Trampoline => self.look_by_procfs(netns),
+        }
+    }
+
+    /// Shows nothing of a namespace, and keeps its totals.
+    fn give_up(&mut self, netns: u64) {
+        self.ledger.hide(netns);
+        self.connections.remove(&netns);
+        self.abandoned.remove(&netns);
     }
 
     /// Reads a namespace's own counters: inside it, else by a task of it, which shows less.
@@ -64,25 +116,33 @@ impl Sampler {
         if !self.counters.due(netns, now) {
             return Ok(());
         }
+        self.counters.tried(netns, now);
         let read_ns = kernel_monotonic_ns();
         let sample = match self.namespaces.visit(netns, netstat::read_here) {
             Ok(sample) => Some(sample),
             Err(EnterError::Stranded(error)) => return Err(Fatal::Stranded(error)),
             Err(EnterError::Gone) => None,
-            Err(EnterError::Denied | EnterError::Other(_)) => {
-                self.namespaces.task_in(netns).map(|task| netstat::read_of(&task))
-            }
+            Err(error @ (EnterError::Denied | EnterError::Other(_))) => match self.namespaces.task_in(netns) {
+                Some(task) => Some(netstat::read_of(&task)),
+                None => Some(Err(io::Error::other(error))),
+            },
         };
         match sample {
             Some(Ok(sample)) => {
+                self.sources.works(Source::Counters, netns);
                 self.counters.absorb(netns, sample, now);
                 if let Some(overflows) = self.counters.overflows(netns) {
                     self.ledger.note_overflows(netns, overflows, read_ns);
                 }
             }
-            // The totals stay as they were; a namespace never read has none, which is not 0.
-            Some(Err(error)) => tracing::debug!(netns, %error, "counters of a namespace not read"),
-            None => {}
+            // A namespace never read has no totals, which is not 0.
+            Some(Err(error)) if self.counters.overflows(netns).is_none() => {
+                tracing::debug!(netns, %error, "counters of a namespace not read");
+            }
+            Some(Err(error)) if self.sources.failed(Source::Counters, netns, &chain(&error), now) => {
+                self.counters.lose(netns);
+            }
+            Some(Err(_)) | None => {}
         }
         Ok(())
     }
@@ -106,8 +166,12 @@ impl Sampler {
         let taken_ns = kernel_monotonic_ns();
         let again = self.read_again(netns, &rows, counts);
         let counted = |cookie| again.get(&cookie).copied().or_else(|| counts.of(cookie));
-        if !self.look_into_queues(netns, &mut rows)? {
-            self.count_abandoned(netns, &mut diag, &mut rows, now)?;
+        if !self.look_into_queues(netns, &mut rows, now)?
+            && let Err(error) = self.count_abandoned(netns, &mut diag, &mut rows, now)
+        {
+            // Unknown beats a number of an earlier tick; the rows themselves are fresh.
+            rows.iter_mut().for_each(|row| row.abandoned = None);
+            self.sources.failed(Source::Queues, netns, &chain(&error), now);
         }
         for (cookie, note) in self.ledger.absorb(netns, rows, taken_ns, counted) {
             if let Some(tracepoint) = &mut self.tracepoint {
@@ -115,20 +179,42 @@ impl Sampler {
             }
         }
         if self.tier == Tier::Netlink || self.sees_accepts {
-            self.count_connections(netns, &mut diag, ports, now)?;
+            match self.count_connections(netns, &mut diag, ports, now) {
+                Ok(()) => self.sources.works(Source::Connections, netns),
+                Err(error) => {
+                    if self.sources.failed(Source::Connections, netns, &chain(&error), now) {
+                        self.connections.remove(&netns);
+                    }
+                }
+            }
         }
         Ok(())
     }
 
     /// Has the programs look into the queues that are not empty: who waits longest, and whose client is gone. `false`
     /// where they cannot.
-    fn look_into_queues(&mut self, netns: u64, rows: &mut [Row]) -> Result<bool, EnterError> {
+    fn look_into_queues(&mut self, netns: u64, rows: &mut [Row], now: Instant) -> Result<bool, EnterError> {
         let Some(tracepoint) = &mut self.tracepoint else { return Ok(false) };
         if rows.iter().all(|row| row.depth == 0) {
             abandoned::attribute(rows, &[]);
+            self.sources.works(Source::Queues, netns);
             return Ok(true);
         }
-        let Ok(queues) = self.namespaces.visit(netns, || tracepoint.scan_queues())? else { return Ok(false) };
+        let scanned = match self.namespaces.visit(netns, || tracepoint.scan_queues()) {
+            Ok(scanned) => scanned.map_err(|error| (!matches!(error, ScanError::Unavailable)).then(|| chain(&error))),
+            Err(stranded @ EnterError::Stranded(_)) => return Err(stranded),
+            Err(error) => Err(Some(chain(&error))),
+        };
+        let queues = match scanned {
+            Ok(queues) => queues,
+            Err(reason) => {
+                if let Some(reason) = reason {
+                    self.sources.failed(Source::Queues, netns, &reason, now);
+                }
+                return Ok(false);
+            }
+        };
+        self.sources.works(Source::Queues, netns);
         let mut whole = true;
         for row in rows.iter_mut() {
             let queue = match row.id {
@@ -155,6 +241,7 @@ impl Sampler {
     ) -> Result<(), DiagError> {
         if rows.iter().all(|row| row.depth == 0) {
             abandoned::attribute(rows, &[]);
+            self.sources.works(Source::Queues, netns);
             return Ok(());
         }
         let namespaces = u32::try_from(self.namespaces.count()).unwrap_or(u32::MAX);

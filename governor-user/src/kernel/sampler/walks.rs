@@ -1,40 +1,52 @@
 //! Walks over `/proc`: when one is due, and what is forgotten when it did not find a namespace again.
 
 use super::Sampler;
-use crate::kernel::{tracepoint::Reading, walk::Walk};
-use crate::wording::counted;
+use crate::kernel::{
+    sources::{HOST, Source},
+    tracepoint::Reading,
+    view::ProcessWalk,
+    walk::{Sought, Walk},
+};
 use std::{collections::BTreeSet, time::Instant};
 
 impl Sampler {
-    pub(super) fn take_walk(&mut self, walk: Walk, now: Instant) {
+    /// Takes over what a walk found. One that did not work is not taken for an empty machine: namespaces stay, and holders
+    /// for a while.
+    pub(super) fn take_walk(&mut self, mut walk: Walk, now: Instant) {
+        self.holders.update(&mut walk, now);
+        self.last_walk = ProcessWalk::from(&walk);
+        if let Some(reason) = &walk.failed {
+            self.sources.failed(Source::Walk, HOST, reason, now);
+            self.namespaces.add(walk.namespaces);
+            return;
+        }
+        self.sources.works(Source::Walk, HOST);
         self.namespaces.update(walk.namespaces);
         self.counters.update(&self.namespaces.all().into_iter().collect());
         self.ledger.retain(|netns| self.namespaces.knows(netns));
         self.closed.retain(|netns| self.namespaces.knows(netns));
         self.connections.retain(|netns, _| self.namespaces.knows(*netns));
         self.abandoned.retain(|netns, _| self.namespaces.knows(*netns));
-        self.trouble.retain(|netns, _| self.namespaces.knows(*netns));
-        self.holders.update(walk.holders, walk.took, now);
+        self.sources.retain(|netns| self.namespaces.knows(netns));
+        self.reached.retain(|netns| self.namespaces.knows(*netns));
+        self.unread.retain(|netns| self.namespaces.knows(*netns));
+        self.retry.retain(|netns, _| self.namespaces.knows(*netns));
         self.unfound.extend(std::mem::take(&mut self.sought));
         self.unfound.retain(|netns| !self.namespaces.knows(*netns));
-        self.blind.clear();
-        if walk.unreadable > 0 {
-            let blind = counted(
-                walk.unreadable,
-                "process cannot be read: its listeners show no pids and its namespace may be missing",
-                "processes cannot be read: their listeners show no pids and their namespaces may be missing",
-            );
-            self.blind.push(blind.to_string());
-        }
-        if walk.truncated {
-            self.blind.push("the walk over /proc ended at its bound: pids and namespaces are incomplete".to_owned());
-        }
     }
 
+    /// Asks for a walk that finds namespaces, and the holders of listeners too if that is due.
     pub(super) fn ask_for_walk(&mut self, now: Instant) {
-        let inodes: BTreeSet<u64> = self.ledger.inodes().collect();
-        if self.walker.ask(inodes.clone()) {
-            self.holders.asked(inodes, now);
+        if self.walker.is_busy() {
+            return;
+        }
+        if !self.holders.may_walk(now) {
+            self.walker.ask(Sought::default());
+            return;
+        }
+        let (sought, cookies) = self.holders.sought(self.ledger.held());
+        if self.walker.ask(sought) {
+            self.holders.asked(cookies, now);
         }
     }
 

@@ -62,6 +62,10 @@ pub struct ListenerView {
     pub pids: Vec<u32>,
     /// Tier this row comes from.
     pub tier: Tier,
+    /// How long ago the kernel was asked for it: at most the time between two looks at its namespace, and a second more
+    /// while its source fails. Then it comes from the next source, or is not listed.
+    #[serde(default)]
+    pub age_seconds: f64,
 }
 
 /// What became of the listeners of one place that closed since the daemon's start.
@@ -205,6 +209,7 @@ impl ListenerView {
             owner_cgroup: None,
             pids: Vec::new(),
             tier: Tier::Procfs,
+            age_seconds: 0.0,
         }
     }
 }

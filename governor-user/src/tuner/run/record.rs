@@ -58,12 +58,20 @@ impl Runner {
     }
 
     /// Remembers and records that the cap of a listener's namespace was set.
-    pub(super) async fn note_cap(&mut self, id: Id, cap: Option<Result<(u32, u32), RelistenError>>) {
+    pub(super) async fn note_cap(
+        &mut self,
+        id: Id,
+        cookie: Option<u64>,
+        cap: Option<Result<(u32, u32), RelistenError>>,
+    ) {
         match cap {
             None => {}
             Some(Err(error)) => self.say_failed(id, 0, 0, &error).await,
             Some(Ok((before, after))) => {
-                let raised = self.caps.entry(id.0).or_insert(RaisedCap { netns: id.0, before, after });
+                let raised = self.caps.entry(id.0).or_insert(RaisedCap { netns: id.0, cookie, before, after });
+                if raised.cookie != cookie {
+                    *raised = RaisedCap { netns: id.0, cookie, before, after };
+                }
                 raised.after = after;
                 let reason = format!("net.core.somaxconn of network namespace {}", id.0);
                 self.write(id, ITSELF, Note::new(TunerAction::Somaxconn, before, after, reason)).await;
@@ -118,19 +126,25 @@ impl Runner {
     }
 
     pub(super) fn figures(&self) -> TunerFigures {
-        let count = |of: &dyn Fn(&Entry) -> bool| self.entries.values().filter(|entry| of(entry)).count();
+        let count = |of: &dyn Fn(&Entry) -> bool| self.present().filter(|entry| of(entry)).count();
         TunerFigures {
             actions: self.counts.clone(),
             raised: count(&|entry| entry.track.set.is_some()),
             stood_down: count(&|entry| entry.track.stance == Stance::StoodDown),
             clamped: count(&|entry| entry.track.plan.limit == Some(Limit::Somaxconn)),
-            added: self.entries.values().map(|entry| u64::from(entry.track.added())).sum(),
+            added: self.present().map(|entry| u64::from(entry.track.added())).sum(),
             journal: self.journal.health(),
         }
     }
 
+    fn holders_unknown(&self) -> Option<api::HoldersUnknown> {
+        let mut reasons = self.present().filter_map(|entry| entry.unseen.as_ref());
+        let reason = reasons.next()?.clone();
+        Some(api::HoldersUnknown { listeners: 1 + reasons.count(), reason })
+    }
+
     pub(super) fn view(&self) -> api::Tuner {
-        let mut listeners: Vec<api::TunedListener> = self.entries.values().map(Entry::view).collect();
+        let mut listeners: Vec<api::TunedListener> = self.present().map(Entry::view).collect();
         listeners.sort_by(|a, b| {
             let key = |one: &api::TunedListener| {
                 (one.listener.netns, one.listener.port, one.listener.address, one.listener.cookie)
@@ -144,6 +158,8 @@ impl Runner {
                 AtExit::Restore => "restore".to_owned(),
             },
             unavailable: self.unavailable.clone(),
+            holders_unknown: self.holders_unknown(),
+            settings: self.settings.views(),
             listeners,
         }
     }
