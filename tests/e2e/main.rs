@@ -22,6 +22,7 @@ mod raw;
 mod replay;
 mod restarts;
 mod secrets;
+mod service;
 mod sessions;
 mod settings;
 mod site;

@@ -107,11 +107,20 @@ impl Setup {
     /// # Panics
     /// When it does neither in time.
     pub fn try_start(self) -> Result<Daemon, Refusal> {
-        let folder = TempDir::with_prefix("governord-").expect("the temporary folder is writable");
-        fs::write(folder.path().join("governor.toml"), &self.config).expect("the temporary folder is writable");
-        let mut daemon = Daemon { setup: self, child: None, folder };
+        let mut daemon = self.prepared();
         daemon.launch()?;
         Ok(daemon)
+    }
+
+    /// Makes its folder and starts nothing: [`Daemon::command`] is what would be started.
+    ///
+    /// # Panics
+    /// When the temporary folder is not writable.
+    #[must_use]
+    pub fn prepared(self) -> Daemon {
+        let folder = TempDir::with_prefix("governord-").expect("the temporary folder is writable");
+        fs::write(folder.path().join("governor.toml"), &self.config).expect("the temporary folder is writable");
+        Daemon { setup: self, child: None, folder }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use clap::{CommandFactory, Parser, ValueEnum};
 use governor_user::config;
-use governor_user::daemon::{self, settings::Settings};
+use governor_user::daemon;
+use governor_user::daemon::settings::Settings;
+use governor_user::daemon::signals::Signals;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -68,10 +70,13 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     // Before the state folder is opened: what is moved aside there is logged.
     start_log(cli)?;
     daemon::log_panics();
-    let settings = Settings::load(file)?;
     // One thread: the driver, its sessions and its surfaces share one core and never wait for each other's locks. The
     // kernel plane has a thread of its own.
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(daemon::run(settings))
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        // Before anything that takes time: until then a SIGHUP ends the process.
+        let signals = Signals::register()?;
+        daemon::run(Settings::load(file)?, signals).await
+    })
 }
 
 fn start_log(cli: &Cli) -> anyhow::Result<()> {

@@ -174,7 +174,11 @@ pub(super) enum Command {
         origin: bool,
     },
     /// Read the configuration again; an invalid one changes nothing (exit code 1)
-    Reload,
+    Reload {
+        /// Configuration file of the daemon, for its control socket [default: /etc/governor/governor.toml if it is there]
+        #[arg(long, value_name = "FILE", env = "GOVERNOR_CONFIG", hide_env_values = true)]
+        config: Option<PathBuf>,
+    },
     /// Check the daemon and the machine; without a daemon, only the machine (exit code 3)
     Doctor {
         /// Remove what a governord that is gone has left, sockets and what it pinned in the kernel; nothing while one runs

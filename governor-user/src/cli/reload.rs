@@ -1,10 +1,24 @@
-//! `governorctl reload`: has the daemon read its configuration anew and shows what changed.
+//! `governorctl reload`: has the daemon read its configuration anew and shows what changed. Unlike a signal it has an outcome,
+//! which is why the unit reloads with it.
 
 use super::answer::{Answer, Error};
 use super::render::{Column, Style, Table, value};
 use super::run::Ctl;
-use crate::control::api::Reload;
+use crate::config::{self, Base};
+use crate::control::api::{DEFAULT_SOCKET, Reload};
 use hyper::Method;
+use std::path::{Path, PathBuf};
+
+/// The control socket to use: `given`, unless that is the built-in one and the configuration file names another. A file that
+/// cannot be read names none: the daemon reports what is wrong with it.
+pub(super) fn control_socket(given: PathBuf, file: Option<PathBuf>) -> PathBuf {
+    if given != Path::new(DEFAULT_SOCKET) {
+        return given;
+    }
+    let file = file.or_else(config::default_file);
+    let base = Base::read(file.as_deref(), std::env::vars()).and_then(|base| base.resolve(&[]));
+    base.map_or(given, |loaded| loaded.config.daemon.control_socket)
+}
 
 /// Orders it; a configuration that is not valid is an error and changes nothing.
 pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {
@@ -49,5 +63,19 @@ mod tests {
         node.cap     1000    2000   now
         ");
         assert_eq!(shown(&Reload::default(), Style::PLAIN), "nothing changed\n");
+    }
+
+    #[test]
+    fn a_socket_that_was_given_is_used() {
+        assert_eq!(control_socket("/tmp/x".into(), Some("/nonexistent".into())), Path::new("/tmp/x"));
+        assert_eq!(control_socket(DEFAULT_SOCKET.into(), Some("/nonexistent".into())), Path::new(DEFAULT_SOCKET));
+    }
+
+    #[test]
+    fn the_configuration_names_the_socket() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "[daemon]\ncontrol_socket = \"/run/other.sock\"\n").unwrap();
+        let found = control_socket(DEFAULT_SOCKET.into(), Some(file.path().to_owned()));
+        assert_eq!(found, Path::new("/run/other.sock"));
     }
 }

@@ -77,7 +77,12 @@ impl From<Exit> for ExitCode {
 }
 
 fn dispatch(args: Args) -> Result<Answer, Error> {
-    let ctl = Ctl { client: Client::new(args.socket)?, format: args.format, style: Style::of_stdout() };
+    let socket = if let Command::Reload { config } = &args.command {
+        reload::control_socket(args.socket, config.clone())
+    } else {
+        args.socket
+    };
+    let ctl = Ctl { client: Client::new(socket)?, format: args.format, style: Style::of_stdout() };
     match args.command {
         Command::Status => status::run(&ctl),
         Command::Listeners { groups: true, .. } => listeners::groups(&ctl),
@@ -106,7 +111,7 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
         Command::Tune { dry_run: true, .. } => tune::dry_run(&ctl),
         Command::Tune { last, .. } => tune::run(&ctl, last),
         Command::Config { origin } => config::run(&ctl, origin),
-        Command::Reload => reload::run(&ctl),
+        Command::Reload { .. } => reload::run(&ctl),
         Command::Doctor { clean: false, .. } => doctor::run(&ctl),
         Command::Doctor { clean: true, config } => clean::run(&ctl, config),
         Command::Manual { folder } => manual::run(&folder),

@@ -14,6 +14,7 @@ use super::key_overrides::KeyOverrides;
 use super::labels::Labels;
 use super::levels::LevelLog;
 use super::messages::Message;
+use super::notify::Watchdog;
 use super::page::SignalPage;
 use super::sites::Sites;
 use crate::config::OverloadConfig;
@@ -118,6 +119,7 @@ pub struct Driver {
     pub(super) now: Instant,
     /// When what waits for the disk goes there.
     pub(super) flush_by: Option<Instant>,
+    pub(super) watchdog: Watchdog,
 }
 
 impl Driver {
@@ -149,6 +151,7 @@ impl Driver {
             stop_by: None,
             now,
             flush_by: None,
+            watchdog: Watchdog::from_environment(),
         };
         driver.restore_key_overrides(now);
         // They count from now on, however long the start took.

@@ -26,6 +26,7 @@ pub mod labels;
 mod levels;
 mod light;
 pub mod messages;
+mod notify;
 mod orders;
 pub mod page;
 mod recording;
@@ -33,8 +34,10 @@ pub mod reload;
 mod requests;
 pub mod ring;
 pub mod settings;
+pub mod signals;
 pub mod sites;
 pub mod translate;
+mod unprivileged;
 mod upkeep;
 pub mod view;
 
@@ -63,6 +66,7 @@ use key_overrides::KeyOverrides;
 use messages::Message;
 use page::SignalPage;
 use settings::Settings;
+use signals::Signals;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -71,7 +75,6 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixStream};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 /// Messages that wait for the driver; a full inbox slows its senders down.
@@ -80,11 +83,11 @@ const INBOX: usize = 1024;
 /// Pause after the system had no descriptor or no memory for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Runs the daemon until it is told to stop.
+/// Runs the daemon until it is told to stop. Signals that came before it is ready are applied then.
 ///
 /// # Errors
 /// It cannot start: the message names the part, what is wrong and what to do.
-pub async fn run(settings: Settings) -> Result<()> {
+pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
     let started = clock::now();
     let loaded = settings.loaded();
     for warning in &loaded.warnings {
@@ -96,9 +99,11 @@ pub async fn run(settings: Settings) -> Result<()> {
     let state = settings.state().clone();
 
     let proxies = listener::bind(&daemon.socket, daemon.socket_mode, daemon.socket_group.as_deref())
-        .context("the proxy socket cannot be opened")?;
+        .context("the proxy socket cannot be opened")
+        .map_err(|error| unprivileged::advise(error, daemon))?;
     let control = listener::bind(&daemon.control_socket, daemon.control_mode, daemon.control_group.as_deref())
-        .context("the control socket cannot be opened")?;
+        .context("the control socket cannot be opened")
+        .map_err(|error| unprivileged::advise(error, daemon))?;
     let scrapes = match daemon.metrics_listen {
         Some(address) => {
             let cannot = || {
@@ -171,11 +176,12 @@ pub async fn run(settings: Settings) -> Result<()> {
         epoch,
         "governord is ready"
     );
+    notify::ready("serving");
 
     let hand_over = Cell::new(false);
     let ended = tokio::select! {
         ended = driver => ended,
-        never = signals(&handle, &inbox, &hand_over) => match never? {},
+        never = signals.serve(&handle, &inbox, &hand_over) => match never {},
     };
     tuner.stop(!hand_over.get() && ended.is_ok()).await;
     // Blocks for the tick in progress: nothing else runs any more.
@@ -224,34 +230,6 @@ async fn start_kernel_plane(config: &KernelConfig) -> Result<Plane> {
         tracing::warn!("degraded: {reason}");
     }
     Ok(plane)
-}
-
-/// Reloads on SIGHUP; SIGTERM and SIGINT stop, a second one at once; SIGUSR2 stops for another governord to take over:
-/// what is pinned in the kernel goes on counting. Ends only with an error.
-async fn signals(
-    handle: &Handle,
-    inbox: &mpsc::Sender<Message>,
-    hand_over: &Cell<bool>,
-) -> Result<std::convert::Infallible> {
-    let listen = |kind: SignalKind| -> Result<Signal> { signal(kind).context("cannot listen for signals") };
-    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    let (mut hangup, mut successor) = (listen(SignalKind::hangup())?, listen(SignalKind::user_defined2())?);
-    loop {
-        tokio::select! {
-            _ = hangup.recv() => {
-                // It has reported what is wrong.
-                drop(reload::reload(handle, "SIGHUP").await);
-                continue;
-            }
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = successor.recv() => hand_over.set(true),
-        }
-        let within = handle.settings().lock().await.loaded().config.daemon.drain_timeout;
-        tracing::info!(within = ?within, "stopping: waiting for leases to end");
-        // A driver that is gone has ended the daemon already.
-        drop(inbox.send(Message::Stop { within }).await);
-    }
 }
 
 /// Accepts proxies for as long as the daemon runs.

@@ -4,6 +4,7 @@
 use super::audit::event;
 use super::clock;
 use super::handle::Handle;
+use super::notify;
 use super::settings::Changed;
 use crate::config::ConfigError;
 use crate::control::api;
@@ -24,11 +25,24 @@ pub enum ReloadError {
     Stopping,
 }
 
-/// Reloads for `by`, a user or a signal.
+/// Reloads for `by`, a user or a signal, and notifies the service manager of it.
 ///
 /// # Errors
 /// See [`ReloadError`].
 pub async fn reload(handle: &Handle, by: &str) -> Result<api::Reload, ReloadError> {
+    notify::reloading();
+    let reloaded = apply(handle, by).await;
+    match &reloaded {
+        Ok(_) => notify::ready("serving"),
+        Err(ReloadError::Invalid(error)) => {
+            notify::ready(&format!("serving; the last reload failed: {}", error.in_one_line()));
+        }
+        Err(ReloadError::Stopping) => {}
+    }
+    reloaded
+}
+
+async fn apply(handle: &Handle, by: &str) -> Result<api::Reload, ReloadError> {
     // Locked until all is in force: a setting changed meanwhile must not be undone by an older policy.
     let mut settings = handle.settings().lock().await;
     let changed = match settings.reload(&clock::wall_time()) {
@@ -104,8 +118,9 @@ mod tests {
     ];
 
     /// One of these is valid for each setting and differs from its default.
-    const VALUES: [&str; 24] = [
+    const VALUES: [&str; 25] = [
         "70ms",
+        "bypass",
         "1500",
         "cpu_pressure",
         "7",

@@ -1,6 +1,7 @@
 //! The settings in force: layers read once, overrides on top, all-or-nothing changes. Knows files and layers; obeying a
 //! new policy is the driver's part.
 
+use super::unprivileged;
 use crate::config::layers::{self, Effective, Origin};
 use crate::config::schema;
 use crate::config::{Base, ConfigError, Loaded, Override};
@@ -103,7 +104,8 @@ impl Settings {
     pub fn load(file: Option<PathBuf>) -> Result<Self> {
         let base = Base::read(file.as_deref(), std::env::vars())?;
         // The state folder itself may be set by file or environment, never by an override.
-        let state = StateDir::open(&base.resolve(&[])?.config.daemon.state_dir)?;
+        let daemon = base.resolve(&[])?.config.daemon;
+        let state = StateDir::open(&daemon.state_dir).map_err(|error| unprivileged::advise(error, &daemon))?;
         let overrides: Vec<Override> = state.load(OVERRIDES).unwrap_or_default();
         let loaded = base.resolve_leniently(&overrides)?;
         let started = loaded.settings.iter().filter(|(path, _)| !is_reloaded(path));

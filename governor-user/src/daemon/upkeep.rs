@@ -16,6 +16,7 @@ impl Driver {
     /// Runs timers and tells sessions what changed.
     pub fn tick(&mut self, now: Instant) {
         self.now = now;
+        self.watchdog.feed(now);
         if self.parts.engine.poll_timeout().is_some_and(|at| at <= now) {
             self.parts.engine.handle_timeout(now);
             // A cool-down may be over, a lease too.
@@ -50,7 +51,7 @@ impl Driver {
             clock::now().after(left)
         });
         let on_time = [self.parts.engine.poll_timeout(), bypass.flatten(), key, self.clients.due(), self.stop_by];
-        let with_company = [self.flush_by, self.parts.checkpoint.due(), self.page_due()];
+        let with_company = [self.flush_by, self.parts.checkpoint.due(), self.page_due(), self.watchdog.due()];
         let with_company = with_company.into_iter().flatten().min().map(|due| due.after(COMPANY));
         on_time.into_iter().chain([with_company]).flatten().min()
     }
