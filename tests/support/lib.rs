@@ -4,6 +4,7 @@ mod alone;
 pub mod bins;
 pub mod bpffs;
 pub mod cgroup;
+pub mod confine;
 pub mod cores;
 pub mod daemon;
 pub mod netns;
@@ -20,6 +21,7 @@ pub mod replay;
 pub mod ring;
 mod skip;
 pub mod ss;
+pub mod unit;
 pub mod workload;
 
 pub use alone::{Alone, alone};

@@ -34,6 +34,9 @@ pub(crate) enum Trial {
 /// Installs and removes in namespaces of its own.
 const TRIAL: &str = include_str!("deb/trial.sh");
 
+/// The program that confines the daemon in a trial, and is its server and its proxy.
+pub(crate) const FIELD: &str = "test-field";
+
 /// How the script says that this machine cannot be copied.
 const NOT_HERE: i32 = 77;
 
@@ -42,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     setup::ensure()?;
     let package = build(args.quick)?;
     if args.trial {
-        match trial(&package) {
+        match trial(&package, args.quick) {
             Ok(()) => {}
             Err(Trial::NotHere(why)) => bail!("cannot be tried here: {why}"),
             Err(Trial::Failed(error)) => return Err(error),
@@ -57,23 +60,22 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// For the tests: builds a package of their binaries and tries it.
 pub(crate) fn step() -> Result<(), Trial> {
-    for program in ["dpkg", "dpkg-deb", "gzip", "strip", "unshare"] {
+    for program in ["dpkg", "dpkg-deb", "gzip", "setpriv", "ss", "strip", "systemd-analyze", "unshare"] {
         if exec::find(program).is_none() {
             return Err(Trial::NotHere(format!("there is no {program}")));
         }
     }
-    build(true).map_err(Trial::Failed).and_then(|package| trial(&package))
+    build(true).map_err(Trial::Failed).and_then(|package| trial(&package, true))
 }
 
 /// Builds the package; its path.
-fn build(quick: bool) -> Result<PathBuf> {
+pub(crate) fn build(quick: bool) -> Result<PathBuf> {
     let mut cargo = exec::cargo();
-    cargo.args(["build", "--quiet", "--workspace", "--bin", "governord", "--bin", "governorctl"]);
+    cargo.args(["build", "--quiet", "--workspace", "--bin", "governord", "--bin", "governorctl", "--bin", FIELD]);
     cargo.args(if quick { &[][..] } else { &["--release"] });
     exec::run(&mut cargo)?;
-    let target = exec::target_folder()?;
-    let binaries = target.join(if quick { "debug" } else { "release" });
-    let folder = target.join("debian");
+    let binaries = binaries(quick)?;
+    let folder = exec::target_folder()?.join("debian");
     let tree = folder.join("tree");
     if tree.exists() {
         fs::remove_dir_all(&tree)?;
@@ -94,8 +96,13 @@ fn build(quick: bool) -> Result<PathBuf> {
     Ok(package)
 }
 
+/// Where a build puts its programs.
+pub(crate) fn binaries(quick: bool) -> Result<PathBuf> {
+    Ok(exec::target_folder()?.join(if quick { "debug" } else { "release" }))
+}
+
 /// Tries a package in a copy of this machine.
-fn trial(package: &Path) -> Result<(), Trial> {
+fn trial(package: &Path, quick: bool) -> Result<(), Trial> {
     if !rustix::process::geteuid().is_root() {
         return Err(Trial::NotHere("a copy of this machine needs root".to_owned()));
     }
@@ -104,6 +111,7 @@ fn trial(package: &Path) -> Result<(), Trial> {
     let mut script = Command::new("unshare");
     script.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private"]);
     script.args(["sh", "-euc", TRIAL, "trial"]).args([package, &place]);
+    script.arg(binaries(quick).map_err(Trial::Failed)?.join(FIELD));
     let output = script.output().context("cannot start unshare").map_err(Trial::Failed)?;
     // Its mounts went with it.
     fs::remove_dir(&place).map_err(|error| Trial::Failed(error.into()))?;
