@@ -4,6 +4,7 @@ use crate::world::{ask, client, lease, pool, refusal, soon};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::daemon::{Setup, free_port};
 
@@ -21,15 +22,54 @@ pub(crate) fn scrape(address: SocketAddr) -> BTreeMap<String, f64> {
     series
 }
 
-/// The body of `/metrics`.
+/// The body of `/metrics` as OpenMetrics.
 pub(crate) fn text(address: SocketAddr) -> String {
+    let (head, body) = page(address, "Accept: application/openmetrics-text\r\n");
+    assert!(head.contains("application/openmetrics-text; version=1.0.0"), "{head}");
+    body
+}
+
+/// Head and body of `/metrics`, asked with these header lines.
+fn page(address: SocketAddr, lines: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\n{lines}Connection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    body.to_owned()
+    (head.to_owned(), body.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn promtool_finds_nothing_wrong_with_plain_text() {
+    let address = free_port();
+    let daemon = Setup::new(&pool(2, 1, "")).metrics(address).start();
+    let governor = client(&daemon.socket()).await;
+    let _held = [lease(&governor, "a").await, lease(&governor, "b").await];
+    refusal(&governor, "c", Duration::ZERO).await;
+    for lines in ["Accept: text/plain\r\n", ""] {
+        let (head, body) = page(address, lines);
+        assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+        assert!(body.contains("\n# TYPE governor_shed_total counter\n") && !body.contains("# EOF"), "{body}");
+        promtool_check(&body);
+    }
+}
+
+/// `promtool check metrics`, which ends with 3 for what it would name, type or describe otherwise.
+fn promtool_check(text: &str) {
+    let mut promtool = match Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+    {
+        Ok(promtool) => promtool,
+        Err(error) => return support::skip(&format!("promtool (package prometheus) cannot be run: {error}")),
+    };
+    promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! Every metric with its meaning, built anew at each scrape so that series of what is gone disappear. Names are
 //! `governor_<noun>[_unit]`, units are seconds and 0–1 ratios. A value that is not known is absent, not 0.
 
+use super::negotiate::TextFormat;
 use super::page::{Labels, Page, Row};
 use super::{Recorder, kernel, overload};
 use crate::daemon::ring::RingHealth;
@@ -29,12 +30,16 @@ pub struct Shown<'a> {
     pub recorder: &'a Recorder,
 }
 
-/// All metrics as OpenMetrics text.
+/// All metrics as text.
 ///
 /// # Errors
 /// A string cannot be written to, which does not happen.
-pub fn render(shown: Shown<'_>) -> Result<String, std::fmt::Error> {
-    page(shown).text()
+pub fn render(shown: Shown<'_>, format: TextFormat) -> Result<String, std::fmt::Error> {
+    let page = page(shown);
+    match format {
+        TextFormat::Prometheus => page.prometheus_text(),
+        TextFormat::OpenMetrics => page.text(),
+    }
 }
 
 /// The same as delimited protobuf, with native histograms.
@@ -401,6 +406,13 @@ mod tests {
         for name in used {
             assert!(names.iter().any(|have| have == name), "{name} is no metric");
         }
+    }
+
+    #[test]
+    fn every_metric_has_help() {
+        let silent: Vec<String> =
+            registered().into_iter().filter(|metric| metric.help.trim().is_empty()).map(|metric| metric.name).collect();
+        assert!(silent.is_empty(), "{silent:?}");
     }
 
     #[test]

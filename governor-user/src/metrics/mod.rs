@@ -1,8 +1,9 @@
-//! OpenMetrics: what the daemon measures by itself ([`Recorder`]), and everything else read from a view and an
+//! Metrics: what the daemon measures by itself ([`Recorder`]), and everything else read from a view and an
 //! observation at each scrape ([`families`]). Labels are bounded; no raw key and no client address is ever one.
 
 pub mod families;
 mod kernel;
+pub mod negotiate;
 mod overload;
 mod page;
 pub mod serve;

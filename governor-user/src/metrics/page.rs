@@ -93,6 +93,14 @@ impl Page {
         &self.registered
     }
 
+    /// In the Prometheus text format, where the family of a counter is called as its samples are.
+    ///
+    /// # Errors
+    /// A string cannot be written to, which does not happen.
+    pub(super) fn prometheus_text(&self) -> Result<String, fmt::Error> {
+        Ok(prometheus(&self.text()?))
+    }
+
     /// As OpenMetrics text.
     ///
     /// # Errors
@@ -114,5 +122,39 @@ impl Page {
 
     fn note(&mut self, name: String, kind: &'static str, help: &str) {
         self.registered.push(Registered { name, kind, help: help.to_owned() });
+    }
+}
+
+/// OpenMetrics text in the Prometheus text format: names of counters with their suffix, no mark of the end.
+fn prometheus(text: &str) -> String {
+    let is_counter = |name: &str| text.contains(&format!("# TYPE {name} counter\n"));
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines().filter(|line| *line != "# EOF") {
+        let described = line.strip_prefix("# HELP ").map(|rest| ("HELP", rest));
+        let described = described.or_else(|| line.strip_prefix("# TYPE ").map(|rest| ("TYPE", rest)));
+        match described.and_then(|(kind, rest)| Some((kind, rest.split_once(' ')?))) {
+            Some((kind, (name, rest))) if is_counter(name) => out.push_str(&format!("# {kind} {name}_total {rest}")),
+            Some(_) | None => out.push_str(line),
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_texts_have_the_same_series() {
+        let mut page = Page::new();
+        page.gauge("parked", "Parked requests", vec![(Vec::new(), 2.0)]);
+        page.counter("shed", "Refusals", vec![(vec![("reason", "a\"b".to_owned())], 7)]);
+        assert_eq!(
+            page.prometheus_text().unwrap(),
+            "# HELP governor_parked Parked requests.\n# TYPE governor_parked gauge\ngovernor_parked 2.0\n\
+             # HELP governor_shed_total Refusals.\n# TYPE governor_shed_total counter\n\
+             governor_shed_total{reason=\"a\\\"b\"} 7\n"
+        );
     }
 }

@@ -1,15 +1,13 @@
 //! `/metrics` and `/healthz` over loopback TCP. Read-only; nothing about overload is a health answer.
 
 use super::families::{self, Shown};
+use super::negotiate::TextFormat;
 use crate::daemon::handle::Handle;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-
-/// Content type of OpenMetrics text.
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The routes.
 pub fn routes(handle: Handle) -> Router {
@@ -26,8 +24,10 @@ async fn metrics(State(handle): State<Handle>, asked: HeaderMap) -> Response {
     if let Some(answer) = protobuf(&asked, shown) {
         return answer;
     }
-    match families::render(shown) {
-        Ok(text) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
+    let accept: Vec<&str> = asked.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok()).collect();
+    let format = TextFormat::of(&accept.join(","));
+    match families::render(shown, format) {
+        Ok(text) => ([(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
