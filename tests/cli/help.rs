@@ -26,7 +26,8 @@ fn help_lists_every_subcommand_and_the_exit_codes() {
       namespaces   What each network namespace drops and why
       pools        Pools of upstream capacity, the longest parked wait first
       keys         Keys with anything in flight or parked, the heaviest first
-      key          Cap, weigh, guarantee or suspend one key at run time; without a key, list what is set
+      key          Cap, weigh, guarantee or suspend one key at run time; without a key, list what is
+                   set. What is not named stays
       events       What operators changed, and what ended by itself
       leases       Live leases, the oldest first
       explain      Why a request was refused or delayed, by the decision id of its answer, or what is

@@ -218,7 +218,7 @@ async fn a_key_is_capped_listed_and_set_free_again() {
     let busy = busy().await;
     insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--cap", "1", "--for", "1h", "--reason", "runaway job"]), @"
     key batch: cap 1 for TIME, it was no override
-    note: its cap is only recorded: node.caps_mode is observe
+    note: its cap is only recorded while node.caps_mode is observe; governorctl set node.caps_mode enforce makes every cap of the node count
     ");
     insta::assert_snapshot!(of(&busy.daemon, &["key"]), @"
     KEY  LABEL  OVERRIDE  ENDS IN  SET BY  SET AT  REASON
@@ -247,6 +247,58 @@ async fn a_key_is_capped_listed_and_set_free_again() {
     DATE  uid UID  key  KEY  -  cap 1  runaway job
     DATE  uid UID  key-clear  KEY  cap 1  -  -
     ");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_of_an_override_are_merged_and_removed_one_by_one() {
+    let busy = busy().await;
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--cap", "5", "--for", "1h"]), @"
+    key batch: cap 5 for TIME, it was no override
+    note: its cap is only recorded while node.caps_mode is observe; governorctl set node.caps_mode enforce makes every cap of the node count
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--floor", "2"]), @"
+    key batch: cap 5, floor 2 for TIME, it was cap 5 for TIME
+    note: its cap is only recorded while node.caps_mode is observe; governorctl set node.caps_mode enforce makes every cap of the node count; weight and floor change no share while no pool enforces max-min; governorctl set pools.NAME.fair_share max-min and governorctl set pools.NAME.fair_share_mode enforce make them count
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--unset", "cap,end"]), @"
+    key batch: floor 2 until cleared, it was cap 5, floor 2 for TIME
+    note: weight and floor change no share while no pool enforces max-min; governorctl set pools.NAME.fair_share max-min and governorctl set pools.NAME.fair_share_mode enforce make them count
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--unset", "cap"]), @"
+    governorctl: its override has no cap to unset
+    (exit code 1)
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--unset", "floor"]), @"key batch: no override, it was floor 2 until cleared");
+}
+
+#[test]
+fn a_raw_key_is_hashed_as_the_client_library_hashes_it() {
+    use std::io::Write;
+    use std::process::Stdio;
+    let hash = |secret: Option<&str>, arguments: &[&str], raw: &str| {
+        let mut command =
+            support::daemon::ctl_command(std::path::Path::new("/nonexistent/control.sock"), &["key", "--hash"]);
+        command.args(arguments).env_remove("NODE_SECRET").envs(secret.map(|secret| ("NODE_SECRET", secret)));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // It may have ended by then, because of its secret.
+        drop(child.stdin.take().unwrap().write_all(raw.as_bytes()));
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _entered = runtime.enter();
+    let secret = governor_client::NodeSecret::new(b"shared secret");
+    let config = governor_client::Config { secret, ..governor_client::Config::new("/nonexistent/proxy.sock") };
+    let expected = format!("{}\n", governor_client::Governor::start(config).key(b"sk-123"));
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("secret");
+    std::fs::write(&file, "shared secret\n").unwrap();
+    assert_eq!(hash(Some("shared secret"), &[], "sk-123\n"), (Some(0), expected.clone(), String::new()));
+    assert_eq!(hash(None, &["--secret-file", file.to_str().unwrap()], "sk-123").1, expected);
+    let (code, _, said) = hash(Some(""), &[], "sk-123\n");
+    assert!(code == Some(1) && said.contains("node secret is empty"), "{said}");
+    let (code, _, said) = hash(Some("shared secret"), &[], "");
+    assert!(code == Some(1) && said.contains("standard input is empty"), "{said}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The command line of `governorctl`, as data. Knows no daemon.
 
 use crate::config::value::parse_duration;
-use crate::control::api::DEFAULT_SOCKET;
+use crate::control::api::{DEFAULT_SOCKET, KeyField};
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -73,9 +73,9 @@ pub(super) enum Command {
         #[arg(long, conflicts_with = "pool")]
         orgs: bool,
     },
-    /// Cap, weigh, guarantee or suspend one key at run time; without a key, list what is set
+    /// Cap, weigh, guarantee or suspend one key at run time; without a key, list what is set. What is not named stays
     #[command(group(ArgGroup::new("setting").args(["cap", "weight", "floor", "suspend"]).multiple(true)))]
-    #[command(group(ArgGroup::new("order").args(["cap", "weight", "floor", "suspend", "clear"]).multiple(true)))]
+    #[command(group(ArgGroup::new("order").args(["cap", "weight", "floor", "suspend", "unset", "clear"]).multiple(true)))]
     Key {
         /// Key, by its label or its 32 hexadecimal digits
         #[arg(value_name = "KEY", required_if_eq("clear", "true"), requires = "order")]
@@ -98,9 +98,25 @@ pub(super) enum Command {
         /// Why, for whoever comes after
         #[arg(long, value_name = "TEXT", requires = "setting")]
         reason: Option<String>,
-        /// Take away what was set
-        #[arg(long, conflicts_with = "setting")]
+        /// Remove single fields: cap, weight, floor, suspend, or end (of all of it)
+        #[arg(
+            long,
+            value_enum,
+            value_delimiter = ',',
+            value_name = "FIELD",
+            hide_possible_values = true,
+            requires = "key"
+        )]
+        unset: Vec<KeyField>,
+        /// Take away all that was set
+        #[arg(long, conflicts_with_all = ["setting", "unset"])]
         clear: bool,
+        /// Print the keyed hash of the raw key on standard input, made with NODE_SECRET or --secret-file
+        #[arg(long, conflicts_with_all = ["key", "order"])]
+        hash: bool,
+        /// File with the node secret; one end of line behind it is no part of it
+        #[arg(long, value_name = "FILE", requires = "hash")]
+        secret_file: Option<PathBuf>,
     },
     /// What operators changed, and what ended by itself
     Events {

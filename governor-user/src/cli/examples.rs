@@ -33,7 +33,10 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
         "key",
         &[
             ("governorctl key batch --cap 5 --for 1h --reason \"runaway job\"", "cap a key for an hour"),
-            ("governorctl key batch --clear", "remove what was set"),
+            ("governorctl key batch --floor 2", "guarantee it two slots as well"),
+            ("governorctl key batch --unset cap", "remove the cap, keep the rest"),
+            ("governorctl key batch --clear", "remove all that was set"),
+            ("governorctl key --hash < key.txt", "the hash of a raw key, with the secret in NODE_SECRET"),
         ],
     ),
     ("events", &[("governorctl events --last 24h", "what changed in the last day, and by whom")]),
@@ -95,7 +98,8 @@ mod tests {
         }
         for (name, examples) in EXAMPLES {
             for (line, _) in *examples {
-                let line = line.split(" | ").next().unwrap().split(" > ").next().unwrap().replace("runaway job", "why");
+                let line =
+                    line.split(" | ").next().unwrap().split(['<', '>']).next().unwrap().replace("runaway job", "why");
                 let words = line.split_whitespace().map(|word| word.trim_matches('"'));
                 let parsed = command().try_get_matches_from(words);
                 let parsed = parsed.unwrap_or_else(|error| panic!("{line}: {error}"));

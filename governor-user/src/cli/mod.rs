@@ -22,6 +22,7 @@ mod examples;
 mod explain;
 mod explain_listener;
 mod key;
+mod key_hash;
 mod keys;
 mod leases;
 mod listeners;

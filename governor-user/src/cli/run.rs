@@ -6,8 +6,8 @@ use super::client::Client;
 use super::command::command;
 use super::render::Style;
 use super::{
-    advise, bypass, cgroups, clean, completions, config, doctor, events, explain, explain_listener, key, keys, leases,
-    listeners, manual, namespaces, pools, reload, set, status, tune,
+    advise, bypass, cgroups, clean, completions, config, doctor, events, explain, explain_listener, key, key_hash,
+    keys, leases, listeners, manual, namespaces, pools, reload, set, status, tune,
 };
 use crate::control::api::KeyOverrideRequest;
 use crate::wording::chain;
@@ -94,10 +94,12 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
         Command::Keys { orgs: true, .. } => keys::orgs(&ctl),
         Command::Keys { pool, orgs: false } => keys::run(&ctl, pool),
         Command::Key { key: Some(key), clear: true, .. } => key::clear(&ctl, &key),
-        Command::Key { key: Some(name), cap, weight, floor, suspend, duration, reason, .. } => {
-            let order = KeyOverrideRequest { cap, weight, floor, suspend, for_seconds: duration, reason };
+        Command::Key { key: Some(name), cap, weight, floor, suspend, duration, reason, unset, .. } => {
+            let suspend = suspend.then_some(true);
+            let order = KeyOverrideRequest { cap, weight, floor, suspend, for_seconds: duration, reason, unset };
             key::set(&ctl, &name, &order)
         }
+        Command::Key { hash: true, secret_file, .. } => key_hash::run(&ctl, secret_file.as_deref()),
         Command::Key { key: None, .. } => key::list(&ctl),
         Command::Events { last } => events::run(&ctl, last),
         Command::Leases { pool, idle } => leases::run(&ctl, pool, idle),

@@ -53,7 +53,7 @@ pub use admission::{
     FairShare, Key, KeysQuery, Lease, LeasesQuery, Member, MemberState, Mode, Org, OrgPool, Pool, Traffic, WouldHave,
 };
 pub use decisions::{Advice, AdviceQuery, Decision, Numbers, Outcome, PoolAdvice, SettingAdvice};
-pub use keys::{Event, EventsQuery, KeyOverride, KeyOverrideChange, KeyOverrideRequest, KeySetting};
+pub use keys::{Event, EventsQuery, KeyField, KeyOverride, KeyOverrideChange, KeyOverrideRequest, KeySetting};
 pub use listeners::ListenerRow;
 use serde::{Deserialize, Serialize};
 pub use settings::{

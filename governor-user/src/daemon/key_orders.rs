@@ -4,6 +4,7 @@
 use super::audit::{ITSELF, event};
 use super::clock;
 use super::driver::Driver;
+use super::key_merge::{Merged, merged};
 use super::key_overrides::{KeyOverride, TooMany, digits};
 use crate::config::value::identity;
 use crate::control::api::{self, KeySetting};
@@ -58,7 +59,7 @@ impl Driver {
         }
     }
 
-    /// Sets (`Some`) or takes away (`None`) the override of a key, by its hash or label.
+    /// Changes (`Some`) or takes away (`None`) the override of a key, by its hash or label.
     pub(super) fn order_key(
         &mut self,
         name: &str,
@@ -68,9 +69,10 @@ impl Driver {
     ) -> Result<(api::KeyOverrideChange, Stored), KeyRefused> {
         let key = self.key_called(name)?;
         let wall = clock::wall_seconds();
-        let before = self.parts.key_overrides.of(key).cloned();
+        let holds = |kept: &&KeyOverride| kept.until.is_none_or(|until| until > wall);
+        let before = self.parts.key_overrides.of(key).filter(holds).cloned();
         let label = self.labels.of(key).map(str::to_owned).or_else(|| before.as_ref()?.label.clone());
-        let with = order.map(|order| made(key, label.clone(), order, by, wall)).transpose()?;
+        let with = order.map(|order| made(key, label.clone(), before.as_ref(), order, by, wall)).transpose()?.flatten();
         if let Some(with) = &with {
             with.to_engine(now, wall).check().map_err(|error| KeyRefused::Invalid(error.to_string()))?;
         } else if before.is_none() {
@@ -117,10 +119,16 @@ impl Driver {
             |pool: &PoolPolicy| matches!(pool.fair_share, FairShare::MaxMin { .. }) && pool.mode == Mode::Enforce;
         let mut notes = Vec::new();
         if setting.cap.is_some_and(|cap| cap > 0) && policy.node.caps_mode == Mode::Observe {
-            notes.push("its cap is only recorded: node.caps_mode is observe");
+            notes.push(
+                "its cap is only recorded while node.caps_mode is observe; \
+                 governorctl set node.caps_mode enforce makes every cap of the node count",
+            );
         }
         if (setting.weight.is_some() || setting.floor.is_some()) && !policy.pools.iter().any(shares) {
-            notes.push("weight and floor change no share: no pool enforces fair_share = \"max-min\"");
+            notes.push(
+                "weight and floor change no share while no pool enforces max-min; governorctl set pools.NAME.fair_share \
+                 max-min and governorctl set pools.NAME.fair_share_mode enforce make them count",
+            );
         }
         (!notes.is_empty()).then(|| notes.join("; "))
     }
@@ -143,27 +151,32 @@ impl Driver {
 fn made(
     key: KeyId,
     label: Option<String>,
+    before: Option<&KeyOverride>,
     order: &api::KeyOverrideRequest,
     by: &str,
     wall: u64,
-) -> Result<KeyOverride, KeyRefused> {
-    let api::KeyOverrideRequest { cap, weight, floor, suspend, for_seconds, ref reason } = *order;
-    let setting = KeySetting { cap, weight, floor, suspend };
+) -> Result<Option<KeyOverride>, KeyRefused> {
+    let Merged { setting, until, reason } = merged(before, order, wall).map_err(KeyRefused::Invalid)?;
     if setting == KeySetting::default() {
-        return Err(KeyRefused::Invalid("an override sets a cap, a weight, a floor, or suspends the key".to_owned()));
+        return match before {
+            Some(_) => Ok(None),
+            None => {
+                Err(KeyRefused::Invalid("an override sets a cap, a weight, a floor, or suspends the key".to_owned()))
+            }
+        };
     }
     if reason.as_ref().is_some_and(|reason| reason.chars().count() > LONGEST_REASON) {
         return Err(KeyRefused::Invalid(format!("a reason has at most {LONGEST_REASON} characters")));
     }
-    Ok(KeyOverride {
+    Ok(Some(KeyOverride {
         key: digits(key),
         label,
         setting,
-        until: for_seconds.map(|seconds| wall.saturating_add(seconds)),
-        reason: reason.as_ref().map(|reason| reason.chars().filter(|c| !c.is_control()).collect()),
+        until,
+        reason,
         set_by: by.to_owned(),
         set_at: clock::wall_time(),
-    })
+    }))
 }
 
 /// An entry of the file that is not in force.

@@ -20,6 +20,7 @@ mod epoch;
 mod former;
 pub mod handle;
 pub mod journal;
+mod key_merge;
 pub mod key_orders;
 pub mod key_overrides;
 pub mod labels;

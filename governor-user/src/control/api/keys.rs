@@ -20,7 +20,37 @@ pub struct KeySetting {
     pub suspend: bool,
 }
 
-/// Asks for an override of a key. It replaces the one there is, if there is one.
+/// A field of an override, to be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyField {
+    /// Its cap.
+    Cap,
+    /// Its weight.
+    Weight,
+    /// Its floor.
+    Floor,
+    /// Its suspension.
+    Suspend,
+    /// The time at which all of it ends.
+    End,
+}
+
+impl KeyField {
+    /// Stable name, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cap => "cap",
+            Self::Weight => "weight",
+            Self::Floor => "floor",
+            Self::Suspend => "suspend",
+            Self::End => "end",
+        }
+    }
+}
+
+/// Changes the override of a key. Fields that are absent or `null` stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyOverrideRequest {
@@ -33,12 +63,15 @@ pub struct KeyOverrideRequest {
     /// Slots of a pool it gets whenever one is free.
     #[serde(default)]
     pub floor: Option<u32>,
-    /// Refuse every request of the key.
+    /// Refuse every request of the key, or no longer.
     #[serde(default)]
-    pub suspend: bool,
-    /// End by itself after so many seconds; `null` or absent means without end.
+    pub suspend: Option<bool>,
+    /// End all of it by itself after so many seconds; a first override without it has no end.
     #[serde(default)]
     pub for_seconds: Option<u64>,
+    /// Fields to remove. Where nothing is left the override is taken away.
+    #[serde(default)]
+    pub unset: Vec<KeyField>,
     /// Why, for whoever comes after.
     #[serde(default)]
     pub reason: Option<String>,
