@@ -30,8 +30,9 @@ fn help_lists_every_subcommand_and_the_exit_codes() {
                    set. What is not named stays
       events       What operators changed, and what ended by itself
       leases       Live leases, the oldest first
-      explain      Why a request was refused or delayed, by the decision id of its answer, or what is
-                   wrong with a listener
+      refusals     Requests that were refused: how many for which reason, and the newest ones
+      explain      Why a request was refused, what a lease or session holds, by id, or what is wrong
+                   with a listener
       advise       What other fair-share settings would have done with the demand that was recorded
       set          Set a value at run time, over file and environment; kept across restarts
       unset        Remove what `set` set

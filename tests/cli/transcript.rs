@@ -8,7 +8,8 @@ use support::daemon::Daemon;
 pub(crate) fn of(daemon: &Daemon, arguments: &[&str]) -> String {
     let folder = daemon.socket().parent().unwrap().display().to_string();
     let user = format!("uid {}", rustix::process::geteuid().as_raw());
-    written(&daemon.ctl(arguments), &[(folder, "FOLDER"), (daemon.pid().to_string(), "PID"), (user, "uid UID")])
+    let own = (format!("process {}", std::process::id()), "process OWN");
+    written(&daemon.ctl(arguments), &[(folder, "FOLDER"), (daemon.pid().to_string(), "PID"), (user, "uid UID"), own])
 }
 
 /// The same of an output, with texts to replace by a name.
@@ -37,6 +38,11 @@ fn line(line: &str) -> String {
 fn word(word: &str) -> String {
     let core = word.trim_end_matches([',', '.', ';', '…']);
     let rest = &word[core.len()..];
+    // The kind of an id stays.
+    let (kind, core) = match core.split_once('-') {
+        Some((kind @ ("d" | "l"), id)) if id.len() == 16 => (format!("{kind}-"), id),
+        _ => (String::new(), core),
+    };
     let hex = core.bytes().all(|byte| byte.is_ascii_hexdigit());
     let name = match core.len() {
         16 if hex => "ID",
@@ -45,7 +51,7 @@ fn word(word: &str) -> String {
         20 if core.ends_with('Z') && core.as_bytes()[10] == b'T' => "DATE",
         _ => core,
     };
-    format!("{name}{rest}")
+    format!("{kind}{name}{rest}")
 }
 
 /// `250ms`, `4.2s`, `3m05s`.

@@ -21,8 +21,8 @@ async fn a_full_pool_shows_who_holds_and_who_waits() {
     ");
     insta::assert_snapshot!(of(&busy.daemon, &["leases", "--pool", "chat"]), @"
     LEASE  POOL  MEMBER  KEY  KIND  SESSION  AGE  IDLE  EXPIRES IN  ASKED AT
-    ID  chat  account-1  batch  ordinary  1  TIME  -  TIME  chat.rs:7
-    ID  chat  account-2  batch  ordinary  1  TIME  -  TIME  chat.rs:7
+    l-ID  chat  account-1  batch  ordinary  s-1  TIME  -  TIME  chat.rs:7
+    l-ID  chat  account-2  batch  ordinary  s-1  TIME  -  TIME  chat.rs:7
     ");
     insta::assert_snapshot!(of(&busy.daemon, &["leases", "--idle", "1h"]), @"no lease is held");
 }
@@ -33,17 +33,17 @@ async fn a_refusal_is_explained_by_its_id() {
     insta::assert_snapshot!(of(&busy.daemon, &["explain", &busy.decision]), @"
     The request was refused because no member of pool chat it may use had a free slot: 2 of 2 slots in use, 0 parked. It was answered 429 with origin pool and told to come back after 1 s.
 
-    decision  ID, TIME ago
+    decision  d-ID, TIME ago
     outcome  refused with 429, retry after TIME
     rule  pool_exhausted (origin pool)
     pool  chat: 2 of 2 slots in use, 0 parked
     key  user: 0 in flight, share 2; active keys 2
     node  2 counted requests, cap 1000
     waited  TIME
-    session  1
+    session  s-1
     ");
     insta::assert_snapshot!(of(&busy.daemon, &["explain", "00000000000000ff"]), @"
-    governorctl: decision ID is unknown; decisions are kept for 24 hours, within bounds
+    governorctl: decision d-ID is unknown; decisions are kept for 24 hours, at most 64 MiB of them (some 150,000)
     (exit code 1)
     ");
     insta::assert_snapshot!(of(&busy.daemon, &["explain", "../status"]), @r#"
@@ -271,6 +271,83 @@ async fn fields_of_an_override_are_merged_and_removed_one_by_one() {
     insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--unset", "floor"]), @"key batch: no override, it was floor 2 until cleared");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_without_an_id_are_found() {
+    let mut busy = busy().await;
+    insta::assert_snapshot!(of(&busy.daemon, &["refusals", "--since", "10m"]), @"
+    1 refusal in the last TIME
+
+    POOL  REASON  STATUS  COUNT
+    chat  pool_exhausted  429  1
+
+    AGE  DECISION  POOL  KEY  REASON  STATUS  WAITED  RETRY AFTER
+    TIME  d-ID  chat  user  pool_exhausted  429  TIME  TIME
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["refusals", "--key", "user", "--reason", "fair_share"]), @"0 refusals in the last TIME");
+    let json = busy.daemon.ctl(&["refusals", "--format", "json"]);
+    let found: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&found["total"], &found["rows"][0]["id"]), (&1.into(), &busy.decision.as_str().into()));
+    // The next run has it from the disk.
+    busy.daemon.restart().unwrap();
+    let found = busy.daemon.get("/v1/refusals");
+    assert_eq!((&found["total"], &found["rows"][0]["id"]), (&1.into(), &busy.decision.as_str().into()));
+    assert!(found["oldest_seconds"].is_u64(), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_and_a_session_are_explained_by_their_ids() {
+    let busy = busy().await;
+    let lease = busy.daemon.get("/v1/leases")[0]["lease"].as_str().unwrap().to_owned();
+    insta::assert_snapshot!(of(&busy.daemon, &["explain", &format!("l-{lease}")]), @"
+    Lease l-ID holds a slot of pool chat on member account-1 for key batch. It was granted TIME ago and expires in TIME unless its proxy renews it.
+
+    lease  l-ID
+    kind  ordinary
+    priority  normal
+    last byte  not reported
+    asked at  chat.rs:7
+    session  s-1 (gateway, process OWN, uid UID)
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["explain", "s-1"]), @"Session s-1 (gateway, process OWN, uid UID) is a connected proxy that holds 2 leases.");
+    insta::assert_snapshot!(of(&busy.daemon, &["explain", "l-00000000000000ff"]), @"
+    governorctl: lease l-ID is not held; leases that ended are not kept; governorctl leases lists those that are held
+    (exit code 1)
+    ");
+    insta::assert_snapshot!(of(&busy.daemon, &["explain", "s-99"]), @"
+    governorctl: session s-99 is not connected; governorctl status lists those that are
+    (exit code 1)
+    ");
+    assert_eq!(
+        of(&busy.daemon, &["explain", &format!("d-{}", busy.decision)]),
+        of(&busy.daemon, &["explain", &busy.decision])
+    );
+}
+
+#[test]
+fn bypass_events_have_the_true_state_before_and_the_duration() {
+    let daemon = quiet();
+    for arguments in [&["bypass", "on", "--for", "30m"][..], &["bypass", "on"], &["bypass", "off"], &["bypass", "off"]]
+    {
+        assert!(daemon.ctl(arguments).status.success());
+    }
+    let events =
+        daemon.wait_for("/v1/events?last_seconds=600", |events| events.as_array().is_some_and(|all| all.len() >= 3));
+    let states: Vec<(&str, &str)> = events
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| (event["before"].as_str().unwrap(), event["after"].as_str().unwrap()))
+        .collect();
+    let timed = |text: &str| text.starts_with("on for 1") && text.ends_with(" s");
+    assert_eq!((states[0].0, states[1].1, states[2]), ("off", "on", ("on", "off")), "{states:?}");
+    assert!(timed(states[0].1) && timed(states[1].0), "{states:?}");
+    assert!(
+        daemon.log().lines().filter(|line| line.contains("bypass")).all(|line| !line.contains('{')),
+        "{}",
+        daemon.log()
+    );
+}
+
 #[test]
 fn a_raw_key_is_hashed_as_the_client_library_hashes_it() {
     use std::io::Write;
@@ -335,7 +412,7 @@ async fn orgs_show_their_class_and_what_they_may_hold() {
     daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0);
     insta::assert_snapshot!(of(&daemon, &["leases"]), @"
     LEASE  POOL  MEMBER  KEY  KIND  SESSION  AGE  IDLE  EXPIRES IN  ORG  STATE  ASKED AT
-    ID  chat  a  batch  ordinary  1  TIME  -  TIME  KEY…  suspended  chat.rs:7
+    l-ID  chat  a  batch  ordinary  s-1  TIME  -  TIME  KEY…  suspended  chat.rs:7
     ");
     drop(suspended);
 }

@@ -94,6 +94,11 @@ impl Error {
             Self::Refused { .. } | Self::Config(_) | Self::Local { .. } => Exit::Negative,
         }
     }
+
+    /// Whether the daemon has nothing of this name or id.
+    pub(super) fn is_unknown(&self) -> bool {
+        matches!(self, Self::Refused { status: StatusCode::NOT_FOUND, .. })
+    }
 }
 
 /// What an error of `connect` means here, and what to do.

@@ -133,13 +133,34 @@ pub(super) enum Command {
         #[arg(long, value_name = "TIME", value_parser = parse_duration)]
         idle: Option<Duration>,
     },
-    /// Why a request was refused or delayed, by the decision id of its answer, or what is wrong with a listener
+    /// Requests that were refused: how many for which reason, and the newest ones
+    Refusals {
+        /// Only of this key, by its label, name or 32 hexadecimal digits
+        #[arg(long, value_name = "KEY")]
+        key: Option<String>,
+        /// Only of this pool
+        #[arg(long, value_name = "NAME")]
+        pool: Option<String>,
+        /// Only for this reason, e.g. fair_share
+        #[arg(long, value_name = "REASON")]
+        reason: Option<String>,
+        /// Of the last so long, e.g. 10m
+        #[arg(long, value_name = "TIME", value_parser = whole_seconds, default_value = "1h")]
+        since: u64,
+        /// List so many at most, up to 1000; all are counted
+        #[arg(long, value_name = "COUNT", default_value_t = 20)]
+        limit: usize,
+        /// What observe mode would have held back, instead of what was refused
+        #[arg(long)]
+        observed: bool,
+    },
+    /// Why a request was refused, what a lease or session holds, by id, or what is wrong with a listener
     #[command(args_conflicts_with_subcommands = true)]
     Explain {
         /// What else to explain.
         #[command(subcommand)]
         what: Option<Explained>,
-        /// Decision id
+        /// Id of a decision (d-…, the header x-governor-decision), a lease (l-…) or a session (s-…)
         #[arg(value_name = "ID", required = true)]
         id: Option<String>,
     },

@@ -6,6 +6,13 @@ pub(super) type Example = (&'static str, &'static str);
 /// By subcommand.
 pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
     (
+        "refusals",
+        &[
+            ("governorctl refusals --since 10m", "how many were refused for which reason"),
+            ("governorctl refusals --key batch --reason fair_share", "those of one key for one reason"),
+        ],
+    ),
+    (
         "status",
         &[
             ("governorctl status", "what is wrong now, and the next command"),
@@ -44,13 +51,15 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "explain",
         &[
-            ("governorctl explain 0001000000000007", "why a request was refused: the id is in x-governor-decision"),
+            ("governorctl explain d-0001000000000007", "why a request was refused: the id is in x-governor-decision"),
+            ("governorctl explain l-0001000000000004", "for whom a lease is held, and until when"),
             ("governorctl explain listener :443", "what is wrong with a listener"),
         ],
     ),
     ("advise", &[("governorctl advise --last 1h", "replay the last hour under other fair-share settings")]),
     ("set", &[("governorctl set pools.chat.fair_share_mode enforce", "change a setting at run time")]),
     ("unset", &[("governorctl unset pools.chat.fair_share_mode", "go back to the file's value")]),
+    ("reload", &[("governorctl reload", "apply an edited configuration file, or show what is wrong in it")]),
     (
         "bypass",
         &[

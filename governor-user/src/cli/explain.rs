@@ -2,12 +2,30 @@
 
 use super::answer::{Answer, Error};
 use super::client::escaped;
+use super::explain_lease;
+use super::ids::{self, Id};
 use super::render::{Facts, Style, duration, key_name, wrapped};
 use super::run::Ctl;
 use crate::control::api::{Decision, Outcome};
 
-/// Asks and shows. An unknown decision is an error of the daemon.
+/// Asks for what the id names and shows it; an id without its kind is a decision's, else a lease's.
 pub(super) fn run(ctl: &Ctl, id: &str) -> Result<Answer, Error> {
+    match Id::parse(id) {
+        Id::Decision(id) => decision(ctl, &id),
+        Id::Lease(id) => explain_lease::lease(ctl, &id),
+        Id::Session(id) => explain_lease::session(ctl, id),
+        Id::Plain(id) => {
+            let unknown = match decision(ctl, &id) {
+                Err(error) if error.is_unknown() => error,
+                known => return known,
+            };
+            explain_lease::lease(ctl, &id).map_err(|error| if error.is_unknown() { unknown } else { error })
+        }
+    }
+}
+
+/// An unknown decision is an error of the daemon.
+fn decision(ctl: &Ctl, id: &str) -> Result<Answer, Error> {
     let decision: Decision = ctl.client.get(&format!("/v1/explain/{}", escaped(id)))?;
     Ok(ctl.show(&decision, |decision, style| text(decision, *style)))
 }
@@ -15,7 +33,7 @@ pub(super) fn run(ctl: &Ctl, id: &str) -> Result<Answer, Error> {
 fn text(decision: &Decision, style: Style) -> String {
     let n = &decision.numbers;
     let mut facts = Facts::default();
-    facts.add("decision", format!("{}, {} ago", decision.id, duration(decision.age_seconds)));
+    facts.add("decision", format!("{}, {} ago", ids::decision(&decision.id), duration(decision.age_seconds)));
     facts.add(
         "outcome",
         match decision.outcome {
@@ -56,7 +74,7 @@ fn text(decision: &Decision, style: Style) -> String {
     }
     facts.add("node", format!("{} counted requests, cap {}", n.node_counted, n.node_cap));
     facts.add("waited", duration(decision.waited_seconds));
-    facts.add("session", decision.session.to_string());
+    facts.add("session", ids::session(decision.session));
     format!("{}\n{}", wrapped(&decision.explanation, 0, style.width()), facts.text(style))
 }
 
@@ -99,14 +117,14 @@ mod tests {
         insta::assert_snapshot!(text(&decision, Style::PLAIN), @"
         The request was refused by fair share: its key held 9 with a share of 9 while pool chat was congested, 95 of 98 slots in use by 10 active keys. It had been parked for 30 s and was answered 429 with origin key and told to come back after 4 s.
 
-        decision  0001000000000007, 1m15s ago
+        decision  d-0001000000000007, 1m15s ago
         outcome   refused with 429, retry after 4s
         rule      fair_share (origin key)
         pool      chat: 95 of 98 slots in use, 12 parked
         key       team-blue: 9 in flight, share 9; active keys 10
         node      107 counted requests, cap 1000
         waited    30s
-        session   3
+        session   s-3
         ");
     }
 
@@ -131,7 +149,7 @@ mod tests {
         insta::assert_snapshot!(text(&decision, Style::PLAIN), @"
         The request was refused by the ceiling of its class tier0: 100 of at most 100 requests. It was answered 429 with origin org and told to come back after 1 s.
 
-        decision  0001000000000009, 0s ago
+        decision  d-0001000000000009, 0s ago
         outcome   refused with 429, retry after 1s
         rule      class_cap (origin org)
         pool      chat: 90 of 98 slots in use, 0 parked
@@ -143,7 +161,7 @@ mod tests {
         level     high
         node      0 counted requests, cap 0
         waited    0s
-        session   0
+        session   s-0
         ");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, Error};
 use super::client::with_query;
+use super::ids;
 use super::render::{Column, Style, Table, duration, key_name, or_dash, printable};
 use super::run::Ctl;
 use crate::control::api::Lease;
@@ -40,12 +41,12 @@ pub(super) fn table(leases: &[Lease], style: Style) -> String {
     let mut table = Table::new(&columns.into_iter().chain(more).collect::<Vec<_>>());
     for lease in leases {
         let mut row = vec![
-            lease.lease.clone(),
+            ids::lease(&lease.lease),
             lease.pool.clone(),
             or_dash(lease.member.as_deref()),
             key_name(lease.key.as_deref(), lease.label.as_deref()),
             lease.kind.clone(),
-            lease.session.to_string(),
+            ids::session(lease.session),
             duration(lease.age_seconds),
             or_dash(lease.idle_seconds.map(duration)),
             duration(lease.expires_seconds),
@@ -87,9 +88,9 @@ mod tests {
             lease("0001000000000011", None, None, 0.8, None),
         ];
         insta::assert_snapshot!(table(&leases, Style::PLAIN), @"
-        LEASE             POOL  MEMBER     KEY            KIND      SESSION    AGE   IDLE  EXPIRES IN
-        0001000000000004  chat  account-3  batch          ordinary        2  5m10s  1m02s         24s
-        0001000000000011  chat  -          c4c4c4c4c4c4…  ordinary        2  800ms      -         24s
+        LEASE               POOL  MEMBER     KEY            KIND      SESSION    AGE   IDLE  EXPIRES IN
+        l-0001000000000004  chat  account-3  batch          ordinary      s-2  5m10s  1m02s         24s
+        l-0001000000000011  chat  -          c4c4c4c4c4c4…  ordinary      s-2  800ms      -         24s
         ");
     }
 }

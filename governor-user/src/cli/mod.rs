@@ -20,7 +20,9 @@ mod doctor;
 mod events;
 mod examples;
 mod explain;
+mod explain_lease;
 mod explain_listener;
+mod ids;
 mod key;
 mod key_hash;
 mod keys;
@@ -32,6 +34,7 @@ mod namespaces;
 #[cfg(test)]
 mod narrow;
 mod pools;
+mod refusals;
 mod reload;
 mod render;
 mod run;

@@ -3,12 +3,15 @@
 
 use super::render::{Style, visible};
 use super::table::rendered;
-use super::{advise, cgroups, config, events, key, keys, leases, listeners, namespaces, pools, status, tune};
+use super::{
+    advise, cgroups, config, events, key, keys, leases, listeners, namespaces, pools, refusals, reload, status, tune,
+};
 use crate::control::api::{
     Advice, Basis, CgroupView, ClosedListeners, ConfigEntry, Conntrack, Event, FairShare, Finding, FindingKind, Key,
     KeyOverride, KeySetting, Lease, ListenerGroup, ListenerName, ListenerRow, ListenerView, Member, MemberState, Mode,
-    NamespaceCounters, NamespaceView, Org, OrgPool, Origin, Pool, PoolAdvice, Session, SettingAdvice, SojournView,
-    Traffic, TunedListener, Tuner, TunerAction, TunerPlan, TunerRecord, TunerState, Verdict, WouldHave,
+    NamespaceCounters, NamespaceView, Org, OrgPool, Origin, Pool, PoolAdvice, Reload, ReloadChange, Session,
+    SettingAdvice, SojournView, Traffic, TunedListener, Tuner, TunerAction, TunerPlan, TunerRecord, TunerState,
+    Verdict, WouldHave,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -291,6 +294,7 @@ fn other_tables(style: Style) -> Vec<String> {
         after: text().into(),
         reason: Some(text()),
     };
+    let change = ReloadChange { key: entry.key.clone(), before: text().into(), after: text().into(), pending: true };
     let mut of_status = status::tests::quiet();
     of_status.sessions = vec![Session { id: u64::MAX, name: text(), pid: Some(4_194_304), uid: LARGE, leases: LARGE }];
     of_status.pools = vec![status::tests::summary(&text(), LARGE)];
@@ -299,6 +303,8 @@ fn other_tables(style: Style) -> Vec<String> {
         config::with_origin(&[entry], style),
         events::table(&[event], style),
         status::text(&of_status, style),
+        reload::text(&Reload { changes: vec![change], warnings: Vec::new() }, style),
+        refusals::text(&refusals::tests::some(HOSTILE, HOSTILE), false, style),
     ]
 }
 

@@ -23,10 +23,10 @@ pub(super) fn control_socket(given: PathBuf, file: Option<PathBuf>) -> PathBuf {
 /// Orders it; a configuration that is not valid is an error and changes nothing.
 pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {
     let reload: Reload = ctl.client.send(Method::POST, "/v1/reload", &())?;
-    Ok(ctl.show(&reload, |reload, style| shown(reload, *style)))
+    Ok(ctl.show(&reload, |reload, style| text(reload, *style)))
 }
 
-fn shown(reload: &Reload, style: Style) -> String {
+pub(super) fn text(reload: &Reload, style: Style) -> String {
     let mut table = Table::new(&[
         Column::text("KEY").rank(0).least(24),
         Column::text("BEFORE").rank(1),
@@ -57,12 +57,12 @@ mod tests {
             ],
             warnings: Vec::new(),
         };
-        insta::assert_snapshot!(shown(&reload, Style::PLAIN), @"
+        insta::assert_snapshot!(text(&reload, Style::PLAIN), @"
         KEY          BEFORE  AFTER  IN FORCE
         kernel.tick  100ms   50ms   after a restart
         node.cap     1000    2000   now
         ");
-        assert_eq!(shown(&Reload::default(), Style::PLAIN), "nothing changed\n");
+        assert_eq!(text(&Reload::default(), Style::PLAIN), "nothing changed\n");
     }
 
     #[test]

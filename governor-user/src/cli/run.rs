@@ -7,9 +7,9 @@ use super::command::command;
 use super::render::Style;
 use super::{
     advise, bypass, cgroups, clean, completions, config, doctor, events, explain, explain_listener, key, key_hash,
-    keys, leases, listeners, manual, namespaces, pools, reload, set, status, tune,
+    keys, leases, listeners, manual, namespaces, pools, refusals, reload, set, status, tune,
 };
-use crate::control::api::KeyOverrideRequest;
+use crate::control::api::{KeyOverrideRequest, RefusalsQuery};
 use crate::wording::chain;
 use clap::FromArgMatches;
 use serde::Serialize;
@@ -103,6 +103,10 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
         Command::Key { key: None, .. } => key::list(&ctl),
         Command::Events { last } => events::run(&ctl, last),
         Command::Leases { pool, idle } => leases::run(&ctl, pool, idle),
+        Command::Refusals { key, pool, reason, since, limit, observed } => {
+            let (since_seconds, limit, observed) = (Some(since), Some(limit), u8::from(observed));
+            refusals::run(&ctl, RefusalsQuery { key, pool, reason, since_seconds, limit, observed })
+        }
         Command::Explain { what: Some(Explained::Listener { place }), .. } => explain_listener::run(&ctl, &place),
         Command::Explain { what: None, id } => explain::run(&ctl, &id.unwrap_or_default()),
         Command::Advise { last } => advise::run(&ctl, last),

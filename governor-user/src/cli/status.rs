@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, Error};
 use super::bypass;
+use super::ids;
 use super::render::{Column, Facts, Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
 use crate::control::api::{Health, LostLeases, Mode, PinState, Pins, Status, Troubled};
@@ -79,7 +80,7 @@ pub(super) fn text(status: &Status, style: Style) -> String {
     ]);
     for session in &status.sessions {
         sessions.row([
-            session.id.to_string(),
+            ids::session(session.id),
             printable(&session.name),
             or_dash(session.pid),
             session.uid.to_string(),
@@ -296,8 +297,8 @@ pub(super) mod tests {
         warning    pools.chat.min_guarantee: 60 keys of 2 do not fit 98 slots
 
         SESSION  PROXY       PID  UID  LEASES
-              1  gateway-a  4211   33      61
-              2  gateway-b     -   33       0
+            s-1  gateway-a  4211   33      61
+            s-2  gateway-b     -   33       0
 
         POOL  IN FLIGHT  CAPACITY  PARKED  CONGESTED
         chat         95        98      14  yes

@@ -13,6 +13,8 @@
 //! | `GET /v1/keys` | [`KeysQuery`] | array of [`Key`] |
 //! | `GET /v1/orgs` | | array of [`Org`] |
 //! | `GET /v1/leases` | [`LeasesQuery`] | array of [`Lease`] |
+//! | `GET /v1/leases/{id}` | | [`Lease`]; 404 for one that is not held |
+//! | `GET /v1/refusals` | [`RefusalsQuery`] | [`Refusals`], the newest first |
 //! | `GET /v1/explain/{id}` | | [`Decision`]; 404 for an unknown id |
 //! | `GET /v1/advise` | [`AdviceQuery`] | [`Advice`] |
 //! | `GET /v1/config` | | array of [`ConfigEntry`] |
@@ -40,6 +42,7 @@ mod admission;
 mod decisions;
 mod keys;
 mod listeners;
+mod refusals;
 mod settings;
 mod tuner;
 mod verdicts;
@@ -55,6 +58,7 @@ pub use admission::{
 pub use decisions::{Advice, AdviceQuery, Decision, Numbers, Outcome, PoolAdvice, SettingAdvice};
 pub use keys::{Event, EventsQuery, KeyField, KeyOverride, KeyOverrideChange, KeyOverrideRequest, KeySetting};
 pub use listeners::ListenerRow;
+pub use refusals::{RefusalCount, Refusals, RefusalsQuery};
 use serde::{Deserialize, Serialize};
 pub use settings::{
     BypassRequest, ConfigEntry, Origin, PendingValue, Reload, ReloadChange, ReloadFailure, Setting, SettingChange,

@@ -7,6 +7,7 @@ pub mod explain;
 mod keys;
 mod listeners;
 mod problem;
+mod refusals;
 pub mod server;
 mod tuner;
 pub mod verdicts;

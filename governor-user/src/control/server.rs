@@ -49,6 +49,8 @@ pub fn routes(handle: Handle) -> Router {
         .route("/v1/keys", get(keys))
         .route("/v1/orgs", get(orgs))
         .route("/v1/leases", get(leases))
+        .route("/v1/leases/{id}", get(lease))
+        .route("/v1/refusals", get(super::refusals::refusals))
         .route("/v1/explain/{id}", get(explain))
         .route("/v1/advise", get(advise))
         .route("/v1/config", get(config))
@@ -161,6 +163,25 @@ async fn leases(
     Ok(Json(views::leases(&view, &names(&handle).await, &leases, &query)))
 }
 
+async fn lease(State(handle): State<Handle>, Path(id): Path<String>) -> Answer<api::Lease> {
+    let number = hexadecimal(&id, "l-").ok_or_else(|| {
+        Problem::new(StatusCode::BAD_REQUEST, format!("\"{id}\" is no lease id"))
+            .hint("governorctl leases lists those that are held")
+    })?;
+    let (view, leases) = handle.leases().await.ok_or_else(Problem::stopping)?;
+    let one: Vec<_> = leases.into_iter().filter(|lease| lease.lease.0 == number).collect();
+    let found = views::leases(&view, &names(&handle).await, &one, &api::LeasesQuery::default());
+    found.into_iter().next().map(Json).ok_or_else(|| {
+        Problem::new(StatusCode::NOT_FOUND, format!("lease l-{number:016x} is not held"))
+            .hint("leases that ended are not kept; governorctl leases lists those that are held")
+    })
+}
+
+/// An id with or without its kind before it.
+fn hexadecimal(id: &str, kind: &str) -> Option<u64> {
+    u64::from_str_radix(id.strip_prefix(kind).unwrap_or(id), 16).ok()
+}
+
 async fn orgs(State(handle): State<Handle>) -> Answer<Vec<api::Org>> {
     let view = handle.view().await.ok_or_else(Problem::stopping)?;
     Ok(Json(views::orgs(&view, &names(&handle).await)))
@@ -181,7 +202,7 @@ fn known_pool(view: &crate::daemon::view::View, name: Option<&str>) -> Result<()
 }
 
 async fn explain(State(handle): State<Handle>, Path(id): Path<String>) -> Answer<api::Decision> {
-    let number = u64::from_str_radix(&id, 16).map_err(|_| {
+    let number = hexadecimal(&id, "d-").ok_or_else(|| {
         Problem::new(StatusCode::BAD_REQUEST, format!("\"{id}\" is no decision id"))
             .hint("it is the value of the response header x-governor-decision, up to 16 hexadecimal digits")
     })?;
@@ -189,15 +210,21 @@ async fn explain(State(handle): State<Handle>, Path(id): Path<String>) -> Answer
     if let Some((entry, now)) = found {
         return Ok(Json(views::decision(&entry, now)));
     }
-    let state = handle.state().clone();
-    let archived = tokio::task::spawn_blocking(move || archive::find(state.path(), number)).await;
     let unreadable = |why: String| {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the archive of decisions cannot be read: {why}"))
     };
+    let _turn = super::refusals::SEARCH.acquire().await.map_err(|error| unreadable(error.to_string()))?;
+    let state = handle.state().clone();
+    let archived = tokio::task::spawn_blocking(move || {
+        Ok::<_, std::io::Error>((archive::find(state.path(), number)?, archive::oldest(state.path())?))
+    })
+    .await;
     let archived = archived.map_err(|error| unreadable(error.to_string()))?;
-    archived.map_err(|error| unreadable(error.to_string()))?.map(Json).ok_or_else(|| {
-        Problem::new(StatusCode::NOT_FOUND, format!("decision {id} is unknown"))
-            .hint("decisions are kept for 24 hours, within bounds")
+    let (found, oldest) = archived.map_err(|error| unreadable(error.to_string()))?;
+    found.map(Json).ok_or_else(|| {
+        let age = oldest.map_or_else(String::new, |age| format!("; the oldest kept one is {age} s old"));
+        Problem::new(StatusCode::NOT_FOUND, format!("decision d-{number:016x} is unknown"))
+            .hint(format!("{}{age}", archive::BOUND))
     })
 }
 
@@ -282,9 +309,7 @@ async fn bypass(
     if request.for_seconds.is_some_and(|seconds| seconds == 0 || seconds > LONGEST) {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "a bypass lasts from one second to 366 days"));
     }
-    let stored = handle.bypass(request.on, request.for_seconds).await.ok_or_else(Problem::stopping)?;
-    let (before, after) = if request.on { ("off", "on") } else { ("on", "off") };
-    handle.record(event(&by, "bypass", "", &before, &after, None)).await;
+    let stored = handle.bypass(request.on, request.for_seconds, by).await.ok_or_else(Problem::stopping)?;
     let view = handle.view().await.ok_or_else(Problem::stopping)?;
     Ok(Json(api::Warned { answer: views::bypass(&view), warning: stored.warning().await }))
 }

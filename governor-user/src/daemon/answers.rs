@@ -1,13 +1,20 @@
 //! Answers to the control API: questions about the state, and the two orders it may give.
 
+use super::audit::event;
 use super::clock;
 use super::driver::Driver;
 use super::messages::Ask;
 use super::view::{SessionView, View};
 use governor_engine::io::Input;
 use governor_engine::snapshot::LeaseView;
-use governor_engine::time::Instant;
+use governor_engine::time::{Duration, Instant};
 use std::collections::BTreeSet;
+
+/// A decision is on disk after this at the latest, unless the disk refuses or is slow.
+const ON_THE_WAY: Duration = Duration::from_secs(2);
+
+/// Decisions copied for one answer at most.
+const MOST_RECENT: usize = 10_000;
 
 impl Driver {
     pub(super) fn answer(&mut self, ask: Ask, now: Instant) {
@@ -19,16 +26,26 @@ impl Driver {
                 drop(answer.send((self.view(&leases, now), leases)));
             }
             Ask::Explain(id, answer) => drop(answer.send(self.journal.find(id).cloned().map(|entry| (entry, now)))),
+            Ask::Recent(answer) => {
+                let recent = self.journal.recent(now, ON_THE_WAY, MOST_RECENT).cloned().collect();
+                drop(answer.send((recent, now)));
+            }
             Ask::Policy(policy, answer) => {
                 self.parts.policy = (*policy).clone();
                 self.limits_stale = true;
                 self.parts.engine.handle_input(Input::PolicyChanged(policy), now);
                 answer.send(()).ok();
             }
-            Ask::Bypass { on, for_seconds, answer } => {
+            Ask::Bypass { on, for_seconds, by, answer } => {
+                let wall = clock::wall_seconds();
+                let before = self.parts.bypass.described(wall);
+                let stored = self.parts.bypass.set(on, for_seconds, wall);
                 self.parts.engine.handle_input(Input::Bypass { on }, now);
-                tracing::warn!(on, for_seconds, "bypass switched");
-                drop(answer.send(self.parts.bypass.set(on, for_seconds, clock::wall_seconds())));
+                let after = self.parts.bypass.described(wall);
+                if before != after {
+                    self.parts.audit.record(&event(&by, "bypass", "", &before, &after, None));
+                }
+                drop(answer.send(stored));
             }
             Ask::KeyOverrides(answer) => drop(answer.send(self.list_key_overrides())),
             Ask::Key { name, order, by, answer } => {

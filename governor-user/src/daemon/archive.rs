@@ -3,12 +3,13 @@
 
 use super::clock;
 use super::journal::Entry;
-use super::ring::{Ring, RingHealth, read};
+use super::ring::{self, Ring, RingHealth};
 use crate::control::api::Decision;
 use crate::control::explain::explain;
 use crate::control::views;
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// How long a decision can be explained, in seconds.
@@ -16,6 +17,9 @@ const KEEP: u64 = 24 * 3600;
 
 /// Decisions on disk at most, in bytes: some 150,000 of them.
 const BYTES: u64 = 64 * 1024 * 1024;
+
+/// The same for people.
+pub const BOUND: &str = "decisions are kept for 24 hours, at most 64 MiB of them (some 150,000)";
 
 /// Decisions of this life on their way to the disk.
 #[derive(Debug)]
@@ -66,16 +70,59 @@ impl Archive {
 /// The archive cannot be read.
 pub fn find(state_dir: &Path, id: u64) -> io::Result<Option<Decision>> {
     let (id, wall) = (format!("{id:016x}"), clock::wall_seconds());
-    for record in read(&folder(state_dir))?.into_iter().rev().flatten() {
-        let Ok(Record { wall: made, mut decision }) = serde_json::from_slice(&record) else { continue };
+    let mut found = None;
+    ring::newest_first(&folder(state_dir), |record| {
+        let Ok(Record { wall: made, mut decision }) = serde_json::from_slice(record) else {
+            return ControlFlow::Continue(());
+        };
         let age = wall.saturating_sub(made);
-        if decision.id == id && age <= KEEP {
-            decision.age_seconds = f64::from(u32::try_from(age).unwrap_or(u32::MAX));
-            decision.explanation = explain(&decision);
-            return Ok(Some(decision));
+        if age > KEEP {
+            return ControlFlow::Break(());
         }
-    }
-    Ok(None)
+        if decision.id != id {
+            return ControlFlow::Continue(());
+        }
+        decision.age_seconds = seconds(age);
+        decision.explanation = explain(&decision);
+        found = Some(decision);
+        ControlFlow::Break(())
+    })?;
+    Ok(found)
+}
+
+/// Hands over the decisions of the last so many seconds, of any run, the newest first, without explanations. Reads the
+/// disk: not on the driver's loop.
+///
+/// # Errors
+/// The archive cannot be read.
+pub fn newest_first(state_dir: &Path, last_seconds: u64, mut each: impl FnMut(Decision)) -> io::Result<()> {
+    let wall = clock::wall_seconds();
+    ring::newest_first(&folder(state_dir), |record| {
+        let Ok(Record { wall: made, mut decision }) = serde_json::from_slice(record) else {
+            return ControlFlow::Continue(());
+        };
+        let age = wall.saturating_sub(made);
+        if age > last_seconds.min(KEEP) {
+            return ControlFlow::Break(());
+        }
+        decision.age_seconds = seconds(age);
+        each(decision);
+        ControlFlow::Continue(())
+    })
+}
+
+/// Age in seconds of the oldest decision that is kept; `None` where none is.
+///
+/// # Errors
+/// The archive cannot be read.
+pub fn oldest(state_dir: &Path) -> io::Result<Option<u64>> {
+    let record = ring::oldest(&folder(state_dir))?;
+    let record = record.and_then(|record| serde_json::from_slice::<Record>(&record).ok());
+    Ok(record.map(|record| clock::wall_seconds().saturating_sub(record.wall).min(KEEP)))
+}
+
+fn seconds(whole: u64) -> f64 {
+    f64::from(u32::try_from(whole).unwrap_or(u32::MAX))
 }
 
 fn folder(state_dir: &Path) -> PathBuf {
@@ -121,5 +168,9 @@ mod tests {
         let told = views::decision(&entry, Instant::ZERO);
         assert_eq!(Decision { age_seconds: 0.0, ..found }, told);
         assert_eq!(find(folder.path(), 8).unwrap(), None);
+        let mut all = Vec::new();
+        newest_first(folder.path(), 60, |decision| all.push(decision.id)).unwrap();
+        assert_eq!(all, ["0001000000000007"]);
+        assert!(oldest(folder.path()).unwrap().is_some_and(|age| age < 60));
     }
 }

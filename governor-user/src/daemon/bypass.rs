@@ -32,6 +32,16 @@ impl Bypass {
         self.folder.store(BYPASS, serde_json::to_vec(&self.state).expect("plain data serializes"))
     }
 
+    /// Its state at `wall` as events show it: `off`, `on`, or `on for 1800 s`.
+    #[must_use]
+    pub fn described(&self, wall: u64) -> String {
+        match (self.is_on(wall), self.remaining(wall)) {
+            (false, _) => "off".to_owned(),
+            (true, None) => "on".to_owned(),
+            (true, Some(seconds)) => format!("on for {seconds} s"),
+        }
+    }
+
     /// Whether it is on at `wall`.
     #[must_use]
     pub fn is_on(&self, wall: u64) -> bool {
@@ -60,6 +70,7 @@ mod tests {
         let again = Bypass::load(&state);
         assert!(again.is_on(1059) && !again.is_on(1060));
         assert_eq!((again.remaining(1010), again.remaining(1060)), (Some(50), None));
+        assert_eq!((again.described(1010).as_str(), again.described(1060).as_str()), ("on for 50 s", "off"));
         bypass.set(true, None, 1000);
         assert!(bypass.is_on(u64::MAX), "in force, although it cannot be stored any more");
         bypass.set(false, None, 1000);

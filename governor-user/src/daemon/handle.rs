@@ -62,6 +62,11 @@ impl Handle {
         self.ask(|answer| Ask::Explain(id, answer)).await
     }
 
+    /// Decisions that may not be on disk yet, the newest first, and the time now.
+    pub async fn recent_decisions(&self) -> Option<(Vec<Entry>, Instant)> {
+        self.ask(Ask::Recent).await
+    }
+
     /// Puts what may change at run time in force.
     pub async fn obey(&self, config: &Config) -> Option<()> {
         self.tuner.obey(config.tuner.clone()).await;
@@ -70,8 +75,8 @@ impl Handle {
     }
 
     /// Switches the bypass; whether that is stored.
-    pub async fn bypass(&self, on: bool, for_seconds: Option<u64>) -> Option<Stored> {
-        self.ask(|answer| Ask::Bypass { on, for_seconds, answer }).await
+    pub async fn bypass(&self, on: bool, for_seconds: Option<u64>, by: String) -> Option<Stored> {
+        self.ask(|answer| Ask::Bypass { on, for_seconds, by, answer }).await
     }
 
     /// Every override of a key.

@@ -45,6 +45,12 @@ impl Journal {
         }
     }
 
+    /// Those of the last `within` at `now`, the newest first, at most `most`.
+    pub fn recent(&self, now: Instant, within: Duration, most: usize) -> impl Iterator<Item = &Entry> {
+        let recent = self.order.iter().rev().take_while(move |(at, _)| now.since(*at) <= within).take(most);
+        recent.filter_map(|(_, id)| self.by_id.get(id))
+    }
+
     /// One by its id.
     #[must_use]
     pub fn find(&self, id: u64) -> Option<&Entry> {
@@ -85,6 +91,17 @@ mod tests {
         assert!(journal.find(1).is_some());
         journal.record(entry(3, Instant::ZERO.after(KEEP + Duration::from_secs(1))));
         assert!(journal.find(1).is_none() && journal.find(2).is_some());
+    }
+
+    #[test]
+    fn recent_decisions_are_the_newest_first() {
+        let mut journal = Journal::default();
+        let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
+        (1..=4).for_each(|id| journal.record(entry(id, at(id))));
+        let ids = |within, most| -> Vec<u64> {
+            journal.recent(at(4), Duration::from_secs(within), most).map(|entry| entry.decision.id.0).collect()
+        };
+        assert_eq!((ids(1, 9), ids(9, 3)), (vec![4, 3], vec![4, 3, 2]));
     }
 
     #[test]

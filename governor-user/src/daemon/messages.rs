@@ -71,6 +71,8 @@ pub enum Ask {
     Leases(oneshot::Sender<(View, Vec<LeaseView>)>),
     /// One decision.
     Explain(u64, oneshot::Sender<Option<(Entry, Instant)>>),
+    /// Decisions that may not be on disk yet, the newest first, and the time now.
+    Recent(oneshot::Sender<(Vec<Entry>, Instant)>),
     /// Obey this policy from now on.
     Policy(Box<Policy>, oneshot::Sender<()>),
     /// Switch the bypass.
@@ -79,6 +81,8 @@ pub enum Ask {
         on: bool,
         /// Ends by itself after this.
         for_seconds: Option<u64>,
+        /// The operator, for the record.
+        by: String,
         /// Whether the switch is stored.
         answer: oneshot::Sender<Stored>,
     },

@@ -44,7 +44,7 @@ impl Driver {
                 tracing::debug!(
                     pool = entry.pool,
                     reason = translate::reason(entry.decision.reason),
-                    decision = %format_args!("{:016x}", entry.decision.id.0),
+                    decision = %format_args!("d-{:016x}", entry.decision.id.0),
                     "request shed"
                 );
                 self.keep(entry);
@@ -62,7 +62,8 @@ impl Driver {
             Output::Revoke { session, lease, reason } => {
                 self.note_ended(lease, self.now);
                 self.clients.ended(lease);
-                tracing::info!(session = session.0, lease = lease.0, ?reason, "lease revoked");
+                let id = format_args!("l-{:016x}", lease.0);
+                tracing::info!(session = session.0, lease = %id, ?reason, "lease revoked");
                 self.send(session, 0, &Reply::Revoke { lease: lease.0, reason: translate::revoke(reason) });
             }
             Output::ClientGone { session, lease } => {

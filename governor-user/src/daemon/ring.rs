@@ -10,6 +10,7 @@ mod writer;
 use self::writer::{Writer, segments};
 use crate::state::file::{self, Damage};
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -200,14 +201,52 @@ impl Drop for Ring {
 pub fn read(folder: &Path) -> io::Result<Vec<Vec<Vec<u8>>>> {
     let mut all = Vec::new();
     for (_, path) in segments(folder)? {
-        match file::read(&path, u64::MAX) {
-            Ok(bytes) => all.push(records(&bytes.unwrap_or_default())),
-            // A segment that is no file of ours is left out, as one that was cut short is.
-            Err(Damage::Unreadable(error)) => return Err(error),
-            Err(damage) => tracing::warn!(path = %path.display(), "a segment of a log is not read: {damage}"),
-        }
+        // A segment that is no file of ours is left out, as one that was cut short is.
+        all.extend(segment(&path)?.map(|bytes| records(&bytes)));
     }
     Ok(all)
+}
+
+/// Hands the records in `folder` to `each`, the newest first, until it wants no more. One segment is in memory at a time;
+/// one that the writer removes meanwhile is passed over.
+///
+/// # Errors
+/// The folder or a segment cannot be read. A folder that is not there holds nothing.
+pub fn newest_first(folder: &Path, mut each: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<()> {
+    for (_, path) in segments(folder)?.into_iter().rev() {
+        let Some(bytes) = segment(&path)? else { continue };
+        for record in records(&bytes).iter().rev() {
+            if each(record).is_break() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The oldest record in `folder`.
+///
+/// # Errors
+/// As [`newest_first`].
+pub fn oldest(folder: &Path) -> io::Result<Option<Vec<u8>>> {
+    for (_, path) in segments(folder)? {
+        if let Some(first) = segment(&path)?.and_then(|bytes| records(&bytes).into_iter().next()) {
+            return Ok(Some(first));
+        }
+    }
+    Ok(None)
+}
+
+/// The content of a segment; `None` where it is gone or no file of ours.
+fn segment(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match file::read(path, u64::MAX) {
+        Ok(bytes) => Ok(bytes),
+        Err(Damage::Unreadable(error)) => Err(error),
+        Err(damage) => {
+            tracing::warn!(path = %path.display(), "a segment of a log is not read: {damage}");
+            Ok(None)
+        }
+    }
 }
 
 /// The records of one segment's bytes, up to the first that is cut short.
@@ -237,6 +276,14 @@ mod tests {
             ring.append(&[life]);
             ring.append(&[life, 9]);
         }
+        let mut backwards = Vec::new();
+        newest_first(&folder.path().join("log"), |record| {
+            backwards.push(record.to_vec());
+            if backwards.len() == 5 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .unwrap();
+        assert_eq!(backwards, [vec![2, 9], vec![2], vec![1, 9], vec![1], vec![0, 9]]);
+        assert_eq!(oldest(&folder.path().join("log")).unwrap(), Some(vec![0]));
         let read = read(&folder.path().join("log")).unwrap();
         assert_eq!(read, [[vec![0], vec![0, 9]], [vec![1], vec![1, 9]], [vec![2], vec![2, 9]]]);
     }

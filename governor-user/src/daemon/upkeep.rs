@@ -24,7 +24,7 @@ impl Driver {
             self.parts.checkpoint.touch(now);
         }
         if self.parts.engine.is_bypassed() && !self.parts.bypass.is_on(clock::wall_seconds()) {
-            self.parts.audit.record(&event(ITSELF, "bypass", "", &"on", &"off", None));
+            self.parts.audit.record(&event(ITSELF, "bypass", "", &"on", &"off", Some("its time is over".to_owned())));
             self.parts.engine.handle_input(Input::Bypass { on: false }, now);
         }
         if self.parts.key_overrides.next_end().is_some_and(|end| end <= clock::wall_seconds()) {

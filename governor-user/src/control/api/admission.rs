@@ -231,7 +231,7 @@ pub struct LeasesQuery {
 /// One lease.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lease {
-    /// Lease id, 16 hexadecimal digits.
+    /// Lease id, 16 hexadecimal digits; `governorctl` shows it as `l-…`.
     pub lease: String,
     /// The pool.
     pub pool: String,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A refusal or delay, in numbers and in words.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Decision id, 16 hexadecimal digits.
+    /// Decision id, 16 hexadecimal digits; `governorctl` shows it as `d-…`.
     pub id: String,
     /// Seconds since it was made.
     pub age_seconds: f64,
