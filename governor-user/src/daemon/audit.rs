@@ -2,6 +2,7 @@
 //! the same lines. Knows nothing of what the changes do.
 
 use super::clock;
+use super::event_log::{level, words};
 use super::ring::{Ring, RingHealth, read};
 use crate::control::api::Event;
 use serde::Serialize;
@@ -50,15 +51,13 @@ impl Audit {
 
     /// Adds one and hands it to the disk.
     pub fn record(&mut self, event: &Event) {
-        tracing::warn!(
-            action = event.action,
-            subject = event.subject,
-            by = event.by,
-            before = %event.before,
-            after = %event.after,
-            reason = event.reason,
-            "changed"
-        );
+        let (before, after) = (words(&event.before), words(&event.after));
+        let Event { action, subject, by, reason, .. } = event;
+        if level(event) == tracing::Level::WARN {
+            tracing::warn!(action, subject, by, before, after, reason, "changed");
+        } else {
+            tracing::info!(action, subject, by, before, after, reason, "changed");
+        }
         self.0.append(&serde_json::to_vec(event).expect("API types have string keys and serialize"));
         self.0.flush();
     }

@@ -16,6 +16,7 @@ use super::levels::LevelLog;
 use super::messages::Message;
 use super::notify::Watchdog;
 use super::page::SignalPage;
+use super::rates::Rates;
 use super::sites::Sites;
 use crate::config::OverloadConfig;
 use crate::kernel::Closings;
@@ -111,6 +112,7 @@ pub struct Driver {
     /// What was seen last and what it came to.
     pub(super) report: Arc<Report>,
     pub(super) level_log: LevelLog,
+    pub(super) rates: Rates,
     pub(super) limits: Limits,
     /// Something happened that may change the limits: they are worked out anew before the loop rests.
     pub(super) limits_stale: bool,
@@ -146,6 +148,7 @@ impl Driver {
             shedding,
             report: Arc::default(),
             level_log: LevelLog::default(),
+            rates: Rates::default(),
             limits: Limits::default(),
             limits_stale: true,
             stop_by: None,

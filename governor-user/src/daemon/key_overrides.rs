@@ -1,6 +1,7 @@
 //! What operators have set for single keys (C7): kept in the state folder as one small file, so that a restart keeps it.
 //! Ends are kept as wall-clock time, because they outlive the process and the boot. Decides nothing: the engine obeys.
 
+use super::event_log::words;
 use super::translate;
 use crate::config::value::identity;
 use crate::control::api::KeySetting;
@@ -59,7 +60,7 @@ impl KeyOverrides {
             match read_entry(&entry) {
                 Ok((key, kept)) => drop(all.insert(key, kept)),
                 Err(why) => {
-                    tracing::error!(%entry, why, "an override of a key is invalid and not in force");
+                    tracing::error!(entry = words(&entry), why, "an override of a key is invalid and not in force");
                     invalid.push((entry, why));
                 }
             }

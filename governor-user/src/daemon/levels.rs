@@ -77,10 +77,11 @@ impl Driver {
         let pressure = &self.report.pressure;
         if self.level.update(pressure.permille, pressure.urgent, now) {
             let overload = self.overload();
-            tracing::info!(
+            // The event of the change is logged as well, at its own level, though not more often than every 10 seconds.
+            tracing::debug!(
                 level = overload.level.as_str(),
                 pressure = overload.pressure,
-                causes = ?cause_names(overload.causes),
+                causes = cause_names(overload.causes).join(","),
                 "overload level changed"
             );
             self.broadcast(&Reply::Overload(overload));

@@ -24,6 +24,9 @@ impl Driver {
             Output::Grant(grant) => {
                 if grant.lease.is_some() && !grant.moved {
                     self.parts.recorder.waited(grant.waited);
+                    if let Some(pool) = grant.lease.and_then(|lease| self.parts.engine.pool_of(lease)) {
+                        self.rates.granted(pool, grant.waited, self.now);
+                    }
                 }
                 self.note_granted(&grant);
                 if grant.lease.is_some() {
@@ -36,6 +39,7 @@ impl Driver {
             }
             Output::Parked { session, request } => self.send(session, request.0, &Reply::Parked),
             Output::Shed { session, request, decision } => {
+                self.rates.refused(decision.pool, decision.reason, decision.status, self.now);
                 let entry = self.entry(decision);
                 let reply = translate::shed(&entry);
                 if is_light(&entry.decision) {

@@ -30,6 +30,7 @@ impl Driver {
         if self.parts.key_overrides.next_end().is_some_and(|end| end <= clock::wall_seconds()) {
             self.expire_key_overrides(clock::wall_seconds());
         }
+        self.log_minute(now);
         self.look_for_clients(now);
         self.deliver();
         self.forget_ended_sessions(now);
@@ -51,9 +52,32 @@ impl Driver {
             clock::now().after(left)
         });
         let on_time = [self.parts.engine.poll_timeout(), bypass.flatten(), key, self.clients.due(), self.stop_by];
-        let with_company = [self.flush_by, self.parts.checkpoint.due(), self.page_due(), self.watchdog.due()];
+        let with_company =
+            [self.flush_by, self.parts.checkpoint.due(), self.page_due(), self.watchdog.due(), self.rates.due()];
         let with_company = with_company.into_iter().flatten().min().map(|due| due.after(COMPANY));
         on_time.into_iter().chain([with_company]).flatten().min()
+    }
+
+    /// One line a pool, once a minute while there is traffic.
+    fn log_minute(&mut self, now: Instant) {
+        for (pool, counts) in self.rates.take_due(now) {
+            let engine = &self.parts.engine;
+            // A pool that left the policy has no name any more.
+            let Some((name, figures)) = engine.pool_name(pool).zip(engine.pool_figures(pool)) else { continue };
+            let wait = |percent| counts.wait(percent).map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+            tracing::info!(
+                pool = name,
+                granted = counts.granted,
+                waited = counts.waited,
+                refused = counts.refused.values().sum::<u64>(),
+                reasons = counts.reasons(),
+                wait_p50_ms = wait(50),
+                wait_p99_ms = wait(99),
+                in_flight = figures.in_flight,
+                parked = figures.parked,
+                "last minute"
+            );
+        }
     }
 
     /// Whether a stop was ordered, and is done.

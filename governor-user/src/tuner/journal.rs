@@ -1,6 +1,6 @@
 //! What the tuner did and would have done, on disk: a bounded ring in the state folder. Every record has before and after.
 
-use crate::control::api::TunerRecord;
+use crate::control::api::{TunerAction, TunerRecord};
 use crate::daemon::clock;
 use crate::daemon::ring::{Ring, RingHealth, read};
 use std::io;
@@ -11,16 +11,54 @@ const BYTES: u64 = 2 * 1024 * 1024;
 
 /// Records of this life on their way to the disk.
 #[derive(Debug)]
-pub(super) struct Journal(Ring);
+pub(super) struct Journal {
+    ring: Ring,
+    unsaid: Unsaid,
+}
+
+/// The log has at most one line in so many seconds about what observe mode would have done.
+const SAY_EVERY: u64 = 600;
+
+/// Records that the log has not mentioned yet.
+#[derive(Debug, Default)]
+struct Unsaid {
+    count: u64,
+    /// When the log mentioned the last ones, in seconds since 1970.
+    said: Option<u64>,
+}
+
+impl Unsaid {
+    /// Counts one at `at`; how many there are when the log is to mention them.
+    fn note(&mut self, at: u64) -> Option<u64> {
+        self.count += 1;
+        if self.said.is_some_and(|said| at.saturating_sub(said) < SAY_EVERY) {
+            return None;
+        }
+        self.said = Some(at);
+        Some(std::mem::take(&mut self.count))
+    }
+}
 
 impl Journal {
     /// The journal of this state folder.
     pub(super) fn open(state_dir: &Path) -> Self {
-        Self(Ring::open(folder(state_dir), BYTES))
+        Self { ring: Ring::open(folder(state_dir), BYTES), unsaid: Unsaid::default() }
     }
 
     /// Adds one and hands it to the disk.
     pub(super) fn add(&mut self, record: &TunerRecord) {
+        if record.action == TunerAction::WouldRaise {
+            // Once a burst: on a busy node most of the log.
+            if let Some(count) = self.unsaid.note(record.at_seconds) {
+                tracing::info!(
+                    count,
+                    newest = %record.listener,
+                    "observe mode would raise backlogs; governorctl tune --dry-run lists them"
+                );
+            }
+            self.append(record);
+            return;
+        }
         tracing::info!(
             listener = %record.listener,
             netns = record.listener.netns,
@@ -31,13 +69,17 @@ impl Journal {
             reason = record.reason,
             "tuner"
         );
-        self.0.append(&serde_json::to_vec(record).expect("API types have string keys and serialize"));
-        self.0.flush();
+        self.append(record);
+    }
+
+    fn append(&mut self, record: &TunerRecord) {
+        self.ring.append(&serde_json::to_vec(record).expect("API types have string keys and serialize"));
+        self.ring.flush();
     }
 
     /// How the disk fares.
     pub(super) fn health(&self) -> RingHealth {
-        self.0.health()
+        self.ring.health()
     }
 }
 
@@ -54,4 +96,16 @@ pub fn records(state_dir: &Path, last_seconds: u64) -> io::Result<Vec<TunerRecor
 
 fn folder(state_dir: &Path) -> PathBuf {
     state_dir.join("tuner")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_mentions_observed_raises_once_in_ten_minutes() {
+        let mut unsaid = Unsaid::default();
+        let said: Vec<_> = [0, 1, 599, 600, 601, 1300].into_iter().map(|at| unsaid.note(at)).collect();
+        assert_eq!(said, [Some(1), None, None, Some(3), None, Some(2)]);
+    }
 }
