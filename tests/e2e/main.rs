@@ -10,6 +10,7 @@ mod endings;
 mod gateway;
 mod idle;
 mod keys;
+mod large;
 mod metrics;
 mod minimal;
 mod official;

@@ -36,6 +36,11 @@ pub enum Reply<S = String> {
     Overload(Overload),
     /// What the client's fallback needs while the daemon is away; sent after `Welcome` and at each change.
     Limits(Limits),
+    /// More of the last [`Self::Limits`], which did not fit one frame: members of pools it has, and further pools.
+    MoreLimits {
+        /// Pools, each with some of its members.
+        pools: Vec<PoolLimits>,
+    },
     /// The daemon is about to stop; nothing new is granted by it.
     Drain,
     /// The frame with this request id was not understood or not allowed; the session lives on.

@@ -12,6 +12,12 @@ pub enum Request<S = String> {
     Hello(Hello),
     /// Ask for one slot.
     Acquire(Acquire<S>),
+    /// Members for the `Acquire` with the same request id, which does not fit one frame: such frames come directly before
+    /// it, and what the `Acquire` names is added to them. Not answered.
+    Candidates {
+        /// Names of members.
+        candidates: Vec<S>,
+    },
     /// Withdraw the unanswered or parked `Acquire` whose request id is `request`. Answered by nothing: a grant that
     /// crossed it on the wire is released by the client.
     Cancel {

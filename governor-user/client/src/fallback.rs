@@ -2,7 +2,7 @@
 //! runs now. Counts while no daemon answers, decides only when asked; knows no socket and reads no clock.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,12 +22,19 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How long a member is avoided after a refusal that names no reset.
 const COOL_DOWN: Duration = Duration::from_secs(10);
 
+/// Members that are remembered at most: more than a daemon's configuration may have.
+const MOST_MEMBERS: usize = 65_536;
+
 /// The fallback's memory and the counts it decides on.
 #[derive(Debug)]
 pub(crate) struct LocalShare {
     policy: Fallback,
     node_cap: u32,
+    /// The last `Limits`, its pools in `pools`.
     limits: Option<Limits>,
+    pools: BTreeMap<String, PoolLimits>,
+    /// Members of `pools`.
+    members: usize,
     /// `None` while the daemon counts.
     running: Option<Running>,
     cooling: BTreeMap<(String, String), Instant>,
@@ -52,7 +59,15 @@ struct PoolCount {
 impl LocalShare {
     /// Of a process that runs nothing yet. `node_cap` holds until limits are known.
     pub(crate) fn new(policy: Fallback, node_cap: u32) -> Self {
-        Self { policy, node_cap, limits: None, running: Some(Running::default()), cooling: BTreeMap::new() }
+        Self {
+            policy,
+            node_cap,
+            limits: None,
+            pools: BTreeMap::new(),
+            members: 0,
+            running: Some(Running::default()),
+            cooling: BTreeMap::new(),
+        }
     }
 
     /// The daemon does not count any more: from here on this does, beginning with what runs.
@@ -67,8 +82,25 @@ impl LocalShare {
     }
 
     /// Remembers what the daemon said last.
-    pub(crate) fn learn(&mut self, limits: Limits) {
+    pub(crate) fn learn(&mut self, mut limits: Limits) {
+        let pools = std::mem::take(&mut limits.pools);
         self.limits = Some(limits);
+        self.pools.clear();
+        self.members = 0;
+        self.learn_more(pools);
+    }
+
+    /// Remembers a further part of it.
+    pub(crate) fn learn_more(&mut self, pools: Vec<PoolLimits>) {
+        for mut pool in pools {
+            pool.members.truncate(MOST_MEMBERS.saturating_sub(self.members));
+            self.members += pool.members.len();
+            if let Some(known) = self.pools.get_mut(&pool.name) {
+                known.members.append(&mut pool.members);
+            } else if self.pools.len() < MOST_MEMBERS {
+                self.pools.insert(pool.name.clone(), pool);
+            }
+        }
     }
 
     /// Remembers what a member answered, so that it is avoided while nobody else can tell.
@@ -144,7 +176,7 @@ impl LocalShare {
             return Err(refuse(529, Origin::Node, "node_cap", detail).with_quota(cap));
         }
         let Some(limits) = &self.limits else { return Ok(self.choose(ask, None, turn, now)) };
-        let Some(pool) = limits.pools.iter().find(|pool| *pool.name == *ask.pool) else {
+        let Some(pool) = self.pools.get(&*ask.pool) else {
             return Err(Refused::rejected(format!("pool {:?} does not exist", ask.pool)));
         };
         // No members means that the pool has no gate.
@@ -165,7 +197,7 @@ impl LocalShare {
     /// Another member for a lease whose member refused; `None` when there is no other.
     pub(crate) fn other_member(&self, lease: &LeaseState, turn: u64, now: Instant) -> Option<Arc<str>> {
         let (pool, not) = (&lease.ask.wire.pool, lease.member());
-        let known = self.limits.as_ref()?.pools.iter().find(|known| *known.name == **pool)?;
+        let known = self.pools.get(&**pool)?;
         let others = known.members.iter().filter(|(name, _)| Some(name.as_str()) != not.as_deref());
         let candidates = others.map(|(name, _)| name.as_str().into()).collect::<Vec<Arc<str>>>();
         if candidates.is_empty() {
@@ -203,7 +235,8 @@ impl LocalShare {
                 // A member without slots is off.
                 let members = pool.members.iter().filter(|(_, slots)| *slots > 0);
                 let members = members.map(|(name, slots)| (name.as_str(), *slots));
-                members.filter(|(name, _)| ask.candidates.is_empty() || names_contain(&ask.candidates, name)).collect()
+                let wanted: BTreeSet<&str> = ask.candidates.iter().map(|name| &**name).collect();
+                members.filter(|(name, _)| wanted.is_empty() || wanted.contains(name)).collect()
             }
             None => ask.candidates.iter().map(|name| (&**name, 1)).collect(),
         };
@@ -240,10 +273,6 @@ impl LocalShare {
 
 fn refuse(status: u16, origin: Origin, reason: &str, detail: String) -> Refused {
     Refused::local(status, origin, reason, RETRY_AFTER, detail)
-}
-
-fn names_contain(names: &[Arc<str>], name: &str) -> bool {
-    names.iter().any(|candidate| **candidate == *name)
 }
 
 /// One less; a count that reaches 0 leaves the table.

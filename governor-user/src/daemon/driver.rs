@@ -4,6 +4,7 @@
 use super::archive::Archive;
 use super::audit::Audit;
 use super::bypass::Bypass;
+use super::candidates::Candidates;
 use super::checkpoint::{Checkpoint, Former};
 use super::clients::{Clients, Subject};
 use super::clock;
@@ -89,6 +90,8 @@ pub(super) struct Session {
     pub(super) version: u16,
     /// The session it goes on from, of the life before; until it asks for something new.
     pub(super) former: Option<SessionId>,
+    /// For its next `Acquire`.
+    pub(super) candidates: Candidates,
 }
 
 /// The state.
@@ -206,8 +209,17 @@ impl Driver {
         self.now = now;
         match message {
             Message::Opened { session, peer, outbox } => {
-                self.sessions
-                    .insert(session, Session { peer, outbox: Some(outbox), name: None, version: 1, former: None });
+                self.sessions.insert(
+                    session,
+                    Session {
+                        peer,
+                        outbox: Some(outbox),
+                        name: None,
+                        version: 1,
+                        former: None,
+                        candidates: Candidates::default(),
+                    },
+                );
             }
             Message::Frames { session, frames } => self.hear(session, &frames, now),
             Message::Lost { session, grace } => {

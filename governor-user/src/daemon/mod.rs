@@ -11,6 +11,7 @@ mod answers;
 pub mod archive;
 pub mod audit;
 pub mod bypass;
+mod candidates;
 pub mod checkpoint;
 pub mod clients;
 pub mod clock;

@@ -7,7 +7,7 @@ use governor_common::wire::VERSION;
 use governor_common::wire::codec::read_request;
 use governor_common::wire::frame::next_frame;
 use governor_common::wire::reply::{ErrorCode, Level, Reply, Welcome};
-use governor_common::wire::request::{HeldLease, Hello, Request};
+use governor_common::wire::request::{self, HeldLease, Hello, Request};
 use governor_engine::id::{KeyId, LeaseId, RequestId, SessionId};
 use governor_engine::io::{Acquire, Input, Output};
 use governor_engine::time::{Duration, Instant};
@@ -28,8 +28,11 @@ impl Driver {
     }
 
     fn request(&mut self, session: SessionId, id: u32, request: Request<&str>, now: Instant) {
-        let Some(state) = self.sessions.get(&session) else { return };
+        let Some(state) = self.sessions.get_mut(&session) else { return };
         let greeted = state.name.is_some();
+        if !matches!(request, Request::Acquire(_) | Request::Candidates { .. }) {
+            state.candidates.clear();
+        }
         match request {
             Request::Hello(hello) if !greeted => self.hello(session, id, &hello, now),
             Request::Hello(_) => self.refuse(session, id, "Hello was already said"),
@@ -37,22 +40,8 @@ impl Driver {
                 self.refuse(session, id, "the first frame must be Hello");
                 self.close(session);
             }
-            Request::Acquire(acquire) => match translate::acquire(&self.parts.engine, session, id, &acquire, now) {
-                Ok(mut input) => {
-                    self.end_former(session, now);
-                    input.site = self.sites.id(acquire.site.or(acquire.endpoint));
-                    self.learn(input.key, acquire.label);
-                    if let Some(client) = acquire.client {
-                        self.clients.asked(session, RequestId(id), client, now);
-                    }
-                    self.note_asked(&input, acquire.pool, now);
-                    self.parts.engine.handle_input(Input::Acquire(input), now);
-                }
-                Err(reason) => {
-                    self.parts.recorder.rejected();
-                    self.send(session, id, &Reply::Reject { reason });
-                }
-            },
+            Request::Candidates { candidates } => state.candidates.add(id, &candidates),
+            Request::Acquire(acquire) => self.acquire(session, id, &acquire, now),
             Request::Cancel { request } => {
                 self.clients.answered(session, RequestId(request), None, now);
                 self.parts.engine.handle_input(Input::Cancel { session, request: RequestId(request) }, now);
@@ -103,6 +92,30 @@ impl Driver {
                 self.parts.engine.handle_input(input, now);
             }
             Request::Ping => self.send(session, id, &Reply::Pong),
+        }
+    }
+
+    fn acquire(&mut self, session: SessionId, id: u32, acquire: &request::Acquire<&str>, now: Instant) {
+        let earlier = self.sessions.get_mut(&session).map(|state| state.candidates.take(id)).transpose();
+        let asked = earlier.and_then(|earlier| {
+            let earlier = earlier.unwrap_or_default();
+            translate::acquire(&self.parts.engine, session, id, acquire, &earlier, now)
+        });
+        match asked {
+            Ok(mut input) => {
+                self.end_former(session, now);
+                input.site = self.sites.id(acquire.site.or(acquire.endpoint));
+                self.learn(input.key, acquire.label);
+                if let Some(client) = acquire.client {
+                    self.clients.asked(session, RequestId(id), client, now);
+                }
+                self.note_asked(&input, acquire.pool, now);
+                self.parts.engine.handle_input(Input::Acquire(input), now);
+            }
+            Err(reason) => {
+                self.parts.recorder.rejected();
+                self.send(session, id, &Reply::Reject { reason });
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use governor_engine::io::{
 };
 use governor_engine::time::{Duration, Instant};
 
-/// An `Acquire` with its names resolved.
+/// An `Acquire` with its names resolved, and with the candidates that frames before it named.
 ///
 /// # Errors
 /// One sentence for the client: a pool or member that is not configured.
@@ -23,19 +23,21 @@ pub fn acquire(
     session: SessionId,
     id: u32,
     asked: &request::Acquire<&str>,
+    earlier: &[Box<str>],
     now: Instant,
 ) -> Result<Acquire, String> {
     let pool = engine.pool_id(asked.pool).ok_or_else(|| format!("no pool named \"{}\"", asked.pool))?;
-    let member = |name: &&str| {
+    let member = |name: &str| {
         engine.member_id(pool, name).ok_or_else(|| format!("no member named \"{name}\" in pool \"{}\"", asked.pool))
     };
+    let candidates = earlier.iter().map(|name| member(name)).chain(asked.candidates.iter().map(|name| member(name)));
     Ok(Acquire {
         session,
         request: RequestId(id),
         pool,
         key: asked.key.map(key),
-        candidates: asked.candidates.iter().map(member).collect::<Result<_, _>>()?,
-        sticky: asked.sticky.as_ref().map(member).transpose()?,
+        candidates: candidates.collect::<Result<_, _>>()?,
+        sticky: asked.sticky.map(member).transpose()?,
         max_wait: asked.max_wait_ms.map(duration),
         deadline: asked.deadline_ms.map(|ms| now.after(duration(ms))),
         kind: kind(asked.kind),

@@ -167,6 +167,26 @@ pub(super) fn put_list<T>(buffer: &mut BytesMut, items: &[T], mut entry: impl Fn
     }
 }
 
+/// Cuts a list into parts of at most `most` bytes each; an item that is longer is a part by itself.
+pub(super) fn parts<T>(mut items: &[T], most: usize, length: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
+    core::iter::from_fn(move || {
+        let mut bytes: usize = 0;
+        let fits = items.iter().take_while(|item| {
+            bytes = bytes.saturating_add(length(item));
+            bytes <= most
+        });
+        let count = fits.count().max(1);
+        let (part, rest) = items.split_at_checked(count)?;
+        items = rest;
+        Some(part)
+    })
+}
+
+/// Bytes of the TLV of a name.
+pub(super) fn name_length(name: &str) -> usize {
+    2 * size_of::<u16>() + name.len().min(MAX_NAME)
+}
+
 /// Writes one TLV.
 pub(super) fn put_tlv(buffer: &mut BytesMut, tag: u16, value: &[u8]) {
     // Callers bound what they put; a longer value could not be expressed and would not fit a frame.

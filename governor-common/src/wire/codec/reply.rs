@@ -2,14 +2,11 @@
 
 use bytes::{BufMut, BytesMut};
 
-use super::field::{
-    Cursor, Malformed, malformed, put_list, put_name, put_nested, put_opt_key, put_opt_name, put_opt_u32, put_text, tag,
-};
+use super::field::{Cursor, Malformed, malformed, put_list, put_opt_key, put_opt_name, put_opt_u32, put_text, tag};
+use super::limits::{encode_limits, limits, more_limits, put_pools};
 use crate::wire::error::{EncodeError, ParseError};
 use crate::wire::frame::{Frame, FrameRef, encode_frame};
-use crate::wire::reply::{
-    ErrorCode, Grant, Level, Limits, Origin, Overload, PoolLimits, Reply, RevokeReason, Shed, Welcome,
-};
+use crate::wire::reply::{ErrorCode, Grant, Level, Origin, Overload, Reply, RevokeReason, Shed, Welcome};
 
 const WELCOME: u8 = 0x81;
 const GRANT: u8 = 0x82;
@@ -19,14 +16,16 @@ const REJECT: u8 = 0x85;
 const REGISTERED: u8 = 0x86;
 const REVOKE: u8 = 0x87;
 const OVERLOAD: u8 = 0x88;
-const LIMITS: u8 = 0x89;
+pub(super) const LIMITS: u8 = 0x89;
 const DRAIN: u8 = 0x8a;
 const ERROR: u8 = 0x8b;
 const PONG: u8 = 0x8c;
 const TIER_ASK: u8 = 0x8d;
 const CLIENT_GONE: u8 = 0x8e;
+pub(super) const MORE_LIMITS: u8 = 0x8f;
 
-/// Appends `message` as one frame that answers `request` (0 for what answers nothing).
+/// Appends `message` as one frame that answers `request` (0 for what answers nothing); `Limits` as several where one does
+/// not hold them.
 ///
 /// # Errors
 ///
@@ -41,7 +40,8 @@ pub fn encode_reply(message: &Reply, request: u32, buffer: &mut BytesMut) -> Res
         Reply::Registered { .. } => REGISTERED,
         Reply::Revoke { .. } => REVOKE,
         Reply::Overload(_) => OVERLOAD,
-        Reply::Limits(_) => LIMITS,
+        Reply::Limits(limits) => return encode_limits(limits, request, buffer),
+        Reply::MoreLimits { .. } => MORE_LIMITS,
         Reply::Drain => DRAIN,
         Reply::Error { .. } => ERROR,
         Reply::TierAsk { .. } => TIER_ASK,
@@ -83,13 +83,15 @@ pub fn encode_reply(message: &Reply, request: u32, buffer: &mut BytesMut) -> Res
             body.put_u32_le(overload.causes);
             body.put_u32_le(overload.retry_after_ms);
         }
-        Reply::Limits(limits) => put_limits(body, limits),
+        Reply::MoreLimits { pools } => put_pools(body, pools.iter().map(|pool| (pool, &pool.members[..]))),
         Reply::Error { code, message } => {
             body.put_u16_le(error_code(*code));
             put_text(body, tag::TEXT, message);
         }
         Reply::TierAsk { org } => put_opt_key(body, tag::ORG, Some(*org)),
         Reply::ClientGone { lease } => body.put_u64_le(*lease),
+        // Encoded above.
+        Reply::Limits(_) => {}
         Reply::Parked | Reply::Drain | Reply::Pong => {}
     })
 }
@@ -139,6 +141,7 @@ pub fn read_reply<'a, S: From<&'a str>>(frame: FrameRef<'a>) -> Result<Reply<S>,
         REVOKE => revoke(body),
         OVERLOAD => overload(body),
         LIMITS => limits(body),
+        MORE_LIMITS => more_limits(body),
         DRAIN => bare(body, Reply::Drain),
         ERROR => error(body),
         TIER_ASK => tier_ask(body),
@@ -200,59 +203,6 @@ fn overload<S>(mut body: Cursor<'_>) -> Result<Reply<S>, Malformed> {
     body.u8()?;
     let (pressure, causes, retry_after_ms) = (body.u16()?, body.u32()?, body.u32()?);
     bare(body, Reply::Overload(Overload { level, pressure, causes, retry_after_ms }))
-}
-
-fn put_limits(body: &mut BytesMut, limits: &Limits) {
-    body.put_u32_le(limits.sessions);
-    body.put_u32_le(limits.node_cap);
-    for pool in &limits.pools {
-        put_nested(body, tag::POOL_LIMITS, |nested| {
-            nested.put_u32_le(pool.capacity);
-            put_name(nested, tag::POOL, &pool.name);
-            for (member, slots) in &pool.members {
-                put_nested(nested, tag::MEMBER_LIMITS, |nested| {
-                    nested.put_u32_le(*slots);
-                    put_name(nested, tag::MEMBER, member);
-                });
-            }
-        });
-    }
-}
-
-fn limits<S>(mut body: Cursor<'_>) -> Result<Reply<S>, Malformed> {
-    let mut limits = Limits { sessions: body.u32()?, node_cap: body.u32()?, pools: Vec::new() };
-    body.tlvs(|field, value| {
-        if field == tag::POOL_LIMITS {
-            limits.pools.push(pool_limits(value.cursor())?);
-        }
-        Ok(())
-    })?;
-    Ok(Reply::Limits(limits))
-}
-
-fn pool_limits(mut body: Cursor<'_>) -> Result<PoolLimits, Malformed> {
-    let mut pool = PoolLimits { capacity: body.u32()?, ..PoolLimits::default() };
-    body.tlvs(|field, value| {
-        match field {
-            tag::POOL => pool.name = value.name()?,
-            tag::MEMBER_LIMITS => pool.members.push(member_limits(value.cursor())?),
-            _ => {}
-        }
-        Ok(())
-    })?;
-    Ok(pool)
-}
-
-fn member_limits(mut body: Cursor<'_>) -> Result<(String, u32), Malformed> {
-    let slots = body.u32()?;
-    let mut name = String::new();
-    body.tlvs(|field, value| {
-        if field == tag::MEMBER {
-            name = value.name()?;
-        }
-        Ok(())
-    })?;
-    Ok((name, slots))
 }
 
 fn error<S>(mut body: Cursor<'_>) -> Result<Reply<S>, Malformed> {

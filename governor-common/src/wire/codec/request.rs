@@ -3,9 +3,10 @@
 use bytes::{BufMut, BytesMut};
 
 use super::field::{
-    Cursor, Malformed, malformed, put_address, put_list, put_name, put_nested, put_opt_key, put_opt_name, put_opt_u32,
-    put_tlv, tag,
+    Cursor, Malformed, malformed, name_length, parts, put_address, put_list, put_name, put_nested, put_opt_key,
+    put_opt_name, put_opt_u32, put_tlv, tag,
 };
+use super::{MAX_CANDIDATES, PART};
 use crate::wire::error::{EncodeError, ParseError};
 use crate::wire::frame::{Frame, FrameRef, encode_frame};
 use crate::wire::request::{
@@ -24,6 +25,7 @@ const PING: u8 = 0x09;
 const SUSPEND: u8 = 0x0a;
 const RESUME: u8 = 0x0b;
 const TIER_IS: u8 = 0x0c;
+const CANDIDATES: u8 = 0x0d;
 
 /// Bits of the TLV `flags`; those of later versions are ignored.
 const ENDS_WITH_CLIENT: u8 = 1;
@@ -32,15 +34,16 @@ const SUSPENDED: u8 = 2;
 /// `Renewal::idle_ms` of a client that does not track it.
 const IDLE_UNKNOWN: u32 = u32::MAX;
 
-/// Appends `message` as one frame with request id `request`.
+/// Appends `message` as one frame with request id `request`; an `Acquire` as [`encode_acquire`] does.
 ///
 /// # Errors
 ///
-/// [`EncodeError`] when a list is too long for one frame; `buffer` is then as it was.
+/// [`EncodeError`] when a list is too long; `buffer` is then as it was.
 pub fn encode_request(message: &Request, request: u32, buffer: &mut BytesMut) -> Result<(), EncodeError> {
     let kind = match message {
         Request::Hello(_) => HELLO,
-        Request::Acquire(_) => ACQUIRE,
+        Request::Acquire(acquire) => return encode_acquire(acquire, request, buffer),
+        Request::Candidates { .. } => CANDIDATES,
         Request::Cancel { .. } => CANCEL,
         Request::Release { .. } => RELEASE,
         Request::Renew { .. } => RENEW,
@@ -54,7 +57,9 @@ pub fn encode_request(message: &Request, request: u32, buffer: &mut BytesMut) ->
     };
     encode_frame(kind, request, buffer, |body| match message {
         Request::Hello(hello) => put_hello(body, hello),
-        Request::Acquire(acquire) => put_acquire(body, acquire),
+        // Encoded above.
+        Request::Acquire(_) => {}
+        Request::Candidates { candidates } => put_candidates(body, candidates),
         Request::Cancel { request } => body.put_u32_le(*request),
         Request::Release { leases } => put_release(body, leases),
         Request::Renew { leases } => put_list(body, leases, |body, renewal| {
@@ -83,17 +88,36 @@ pub fn encode_request(message: &Request, request: u32, buffer: &mut BytesMut) ->
     })
 }
 
-/// Writes the frame of [`Request::Acquire`].
+/// Writes the frame of [`Request::Acquire`], after frames of [`Request::Candidates`] where one frame does not hold it.
 ///
 /// # Errors
 ///
-/// As for [`encode_request`].
+/// [`EncodeError`] when the names of its candidates take more than [`MAX_CANDIDATES`] bytes; `buffer` is then as it was.
 pub fn encode_acquire<S: AsRef<str>>(
     acquire: &Acquire<S>,
     request: u32,
     buffer: &mut BytesMut,
 ) -> Result<(), EncodeError> {
-    encode_frame(ACQUIRE, request, buffer, |body| put_acquire(body, acquire))
+    let candidates = &acquire.candidates;
+    let whole = encode_frame(ACQUIRE, request, buffer, |body| put_acquire(body, acquire, candidates));
+    if whole.is_ok() {
+        return whole;
+    }
+    let length = |name: &S| name_length(name.as_ref());
+    let total = candidates.iter().map(length).fold(0, usize::saturating_add);
+    if total > MAX_CANDIDATES {
+        return Err(EncodeError { length: total });
+    }
+    let mut parts = parts(candidates, PART, length).peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_some() {
+            encode_frame(CANDIDATES, request, buffer, |body| put_candidates(body, part))?;
+        } else {
+            // A receiver that does not know the frames before sees a part of the list, never none, which would mean all.
+            encode_frame(ACQUIRE, request, buffer, |body| put_acquire(body, acquire, part))?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the frame of [`Request::Release`].
@@ -127,6 +151,7 @@ where
     let parsed = match frame.kind {
         HELLO => hello(body),
         ACQUIRE => acquire(body),
+        CANDIDATES => candidates(body),
         CANCEL => cancel(body),
         RELEASE => release(body),
         RENEW => renew(body),
@@ -170,7 +195,7 @@ fn put_release(body: &mut BytesMut, leases: &[u64]) {
     put_list(body, leases, |body, lease| body.put_u64_le(*lease));
 }
 
-fn put_acquire<S: AsRef<str>>(body: &mut BytesMut, acquire: &Acquire<S>) {
+fn put_acquire<S: AsRef<str>>(body: &mut BytesMut, acquire: &Acquire<S>, candidates: &[S]) {
     let put_opt_name =
         |body: &mut BytesMut, tag, name: &Option<S>| put_opt_name(body, tag, name.as_ref().map(S::as_ref));
     body.put_u8(kind_code(acquire.kind));
@@ -179,9 +204,7 @@ fn put_acquire<S: AsRef<str>>(body: &mut BytesMut, acquire: &Acquire<S>) {
     put_opt_name(body, tag::LABEL, &acquire.label);
     put_opt_key(body, tag::ORG, acquire.org);
     put_opt_name(body, tag::ENDPOINT, &acquire.endpoint);
-    for candidate in &acquire.candidates {
-        put_name(body, tag::CANDIDATE, candidate.as_ref());
-    }
+    put_candidates(body, candidates);
     put_opt_name(body, tag::STICKY, &acquire.sticky);
     put_opt_u32(body, tag::MAX_WAIT_MS, acquire.max_wait_ms);
     put_opt_u32(body, tag::DEADLINE_MS, acquire.deadline_ms);
@@ -228,6 +251,23 @@ where
     })?;
     named(acquire.pool.as_ref(), "an acquire names no pool")?;
     Ok(Request::Acquire(acquire))
+}
+
+fn put_candidates<S: AsRef<str>>(body: &mut BytesMut, candidates: &[S]) {
+    for candidate in candidates {
+        put_name(body, tag::CANDIDATE, candidate.as_ref());
+    }
+}
+
+fn candidates<'a, S: From<&'a str>>(body: Cursor<'a>) -> Result<Request<S>, Malformed> {
+    let mut candidates = Vec::new();
+    body.tlvs(|field, value| {
+        if field == tag::CANDIDATE {
+            candidates.push(value.name()?);
+        }
+        Ok(())
+    })?;
+    Ok(Request::Candidates { candidates })
 }
 
 fn cancel<S>(mut body: Cursor<'_>) -> Result<Request<S>, Malformed> {

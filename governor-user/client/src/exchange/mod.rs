@@ -249,6 +249,7 @@ impl Exchange {
                 self.said.overload.send_replace(overload);
             }
             Reply::Limits(limits) => self.local.learn(limits),
+            Reply::MoreLimits { pools } => self.local.learn_more(pools),
             Reply::TierAsk { org } => {
                 // Without a listener there is nobody who knows, and the base holds.
                 self.said.tiers.send(org).ok();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use governor_common::wire::codec::encode_acquire;
+use governor_common::wire::codec::{MAX_CANDIDATES, encode_acquire};
 use governor_common::wire::error::EncodeError;
 use governor_common::wire::reply::{Grant, Shed};
 use governor_common::wire::request::{self, Request};
@@ -58,8 +58,11 @@ impl Exchange {
                 waiting.request = Some(request);
                 waiting.sent = true;
             }
-            Err(EncodeError { .. }) => {
-                self.turn_away(ticket, Refused::rejected("the request names too many members".to_owned()));
+            Err(EncodeError { length }) => {
+                let refused = format!(
+                    "the names of the request's members take {length} bytes, at most {MAX_CANDIDATES}: name fewer members"
+                );
+                self.turn_away(ticket, Refused::rejected(refused));
             }
         }
     }

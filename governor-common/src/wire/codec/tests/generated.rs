@@ -198,6 +198,7 @@ fn any_request() -> impl Strategy<Value = Request> {
     prop_oneof![
         hello.prop_map(|(version, name, resume)| Request::Hello(Hello { version, name, resume })),
         acquire().prop_map(Request::Acquire),
+        vec(name(), 0..6).prop_map(|candidates| Request::Candidates { candidates }),
         any::<u32>().prop_map(|request| Request::Cancel { request }),
         vec(any::<u64>(), 0..50).prop_map(|leases| Request::Release { leases }),
         vec(renewal, 0..50).prop_map(|leases| Request::Renew { leases }),
@@ -238,6 +239,7 @@ fn every_message_is_generated() {
         Request::Resume { .. } => 9,
         Request::TierIs(_) => 10,
         Request::Ping => 11,
+        Request::Candidates { .. } => 12,
     };
     let reply = |message: &Reply| match message {
         Reply::Welcome(_) => 0,
@@ -254,21 +256,24 @@ fn every_message_is_generated() {
         Reply::TierAsk { .. } => 11,
         Reply::ClientGone { .. } => 12,
         Reply::Pong => 13,
+        Reply::MoreLimits { .. } => 14,
     };
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let (mut requests, mut replies) = ([false; 12], [false; 14]);
+    let (mut requests, mut replies) = ([false; 13], [false; 15]);
     for _ in 0..1000 {
         requests[request(&any_request().new_tree(&mut runner).unwrap().current())] = true;
         replies[reply(&any_reply().new_tree(&mut runner).unwrap().current())] = true;
     }
-    assert_eq!((requests, replies), ([true; 12], [true; 14]));
+    assert_eq!((requests, replies), ([true; 13], [true; 15]));
 }
 
 fn any_reply() -> impl Strategy<Value = Reply> {
     let grant = (any::<u64>(), option::of(name()), any::<u32>());
     let shed = (any::<u16>(), "[a-z_]{0,20}", any::<u32>(), any::<u64>(), ".{0,40}", option::of(any::<u32>()));
-    let pool = (name(), any::<u32>(), vec((name(), any::<u32>()), 0..5));
-    let pool = pool.prop_map(|(name, capacity, members)| PoolLimits { name, capacity, members });
+    let pool = || {
+        let pool = (name(), any::<u32>(), vec((name(), any::<u32>()), 0..5));
+        pool.prop_map(|(name, capacity, members)| PoolLimits { name, capacity, members })
+    };
     prop_oneof![
         (any::<u16>(), any::<u64>(), any::<u32>(), any::<u32>()).prop_map(|(version, session, epoch, lease_ttl_ms)| {
             Reply::Welcome(Welcome { version, session, epoch, lease_ttl_ms })
@@ -282,7 +287,8 @@ fn any_reply() -> impl Strategy<Value = Reply> {
         (any::<u16>(), any::<u32>(), any::<u32>()).prop_map(|(pressure, causes, retry_after_ms)| {
             Reply::Overload(Overload { level: Level::Elevated, pressure, causes, retry_after_ms })
         }),
-        (any::<u32>(), any::<u32>(), vec(pool, 0..5)).prop_map(|(sessions, node_cap, pools)| Reply::Limits(Limits {
+        vec(pool(), 0..5).prop_map(|pools| Reply::MoreLimits { pools }),
+        (any::<u32>(), any::<u32>(), vec(pool(), 0..5)).prop_map(|(sessions, node_cap, pools)| Reply::Limits(Limits {
             sessions,
             node_cap,
             pools

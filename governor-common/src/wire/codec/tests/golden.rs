@@ -122,6 +122,10 @@ fn every_request_has_its_golden_bytes() {
                fd000000000000000000000000000001 bb01 fd000000000000000000000000000002 50c3 1900 0100 03 1a00 0400 "chat""#,
         ),
         (Request::Ping, "08000000 09 00 0000 2a000000"),
+        (
+            Request::Candidates { candidates: vec!["m1".into(), "m2".into()] },
+            r#"14000000 0d 00 0000 2a000000 0800 0200 "m1" 0800 0200 "m2""#,
+        ),
         (Request::Suspend { lease: 3 }, "10000000 0a 00 0000 2a000000 0300000000000000"),
         (Request::Resume { lease: 3, max_wait_ms: None }, "10000000 0b 00 0000 2a000000 0300000000000000"),
         (
@@ -157,11 +161,8 @@ fn every_reply_has_its_golden_bytes() {
         quota: None,
     };
     let with_quota = Shed { quota: Some(98), ..shed.clone() };
-    let limits = Limits {
-        sessions: 2,
-        node_cap: 1000,
-        pools: vec![PoolLimits { name: "chat".into(), capacity: 98, members: vec![("m1".into(), 7)] }],
-    };
+    let pools = vec![PoolLimits { name: "chat".into(), capacity: 98, members: vec![("m1".into(), 7)] }];
+    let limits = Limits { sessions: 2, node_cap: 1000, pools: pools.clone() };
     let overload = Overload { level: Level::High, pressure: 800, causes: 3, retry_after_ms: 2000 };
     let rows: Vec<(Reply, &str)> = vec![
         (
@@ -199,6 +200,11 @@ fn every_reply_has_its_golden_bytes() {
         (
             Reply::Limits(limits),
             r#"2e000000 89 00 0000 2a000000 02000000 e8030000
+               1100 1a00 62000000 0300 0400 "chat" 1200 0a00 07000000 0c00 0200 "m1""#,
+        ),
+        (
+            Reply::MoreLimits { pools },
+            r#"26000000 8f 00 0000 2a000000
                1100 1a00 62000000 0300 0400 "chat" 1200 0a00 07000000 0c00 0200 "m1""#,
         ),
         (Reply::Drain, "08000000 8a 00 0000 2a000000"),

@@ -3,6 +3,7 @@
 mod generated;
 mod golden;
 mod harm;
+mod parts;
 
 use bytes::BytesMut;
 
