@@ -33,6 +33,38 @@ fn check_says_whether_a_configuration_is_valid_without_starting() {
 }
 
 #[test]
+fn variables_of_kubernetes_services_are_ignored_and_any_other_must_be_a_setting() {
+    let links = [
+        ("GOVERNOR_NODE_PORT", "tcp://10.96.0.7:9464"),
+        ("GOVERNOR_NODE_PORT_9464_TCP_ADDR", "10.96.0.7"),
+        ("GOVERNOR_NODE_SERVICE_HOST", "10.96.0.7"),
+        ("GOVERNOR_NODE_SERVICE_PORT", "9464"),
+    ];
+    let pod = || links.iter().fold(Setup::new(&pool(1, 1, "")), |setup, (name, value)| setup.env(name, value));
+    let daemon = pod().start();
+    let log = daemon.log();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("Kubernetes")).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(lines[0].contains("GOVERNOR_NODE_PORT and 3 more"), "{lines:?}");
+    assert_eq!(daemon.get("/v1/status")["warnings"], serde_json::json!([]));
+    let (code, said) = ended(daemon.command().arg("--check"));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.starts_with("note: ignored environment variables"), "{said}");
+
+    let (code, said) = refused(pod().env("GOVERNOR_POOL_CHAT_FAIR_SHARE", "80"));
+    assert_eq!(code, Some(1), "{said}");
+    let hint = "GOVERNOR_POOL_CHAT_FAIR_SHARE: unknown variable: did you mean GOVERNOR_POOLS_CHAT_FAIR_SHARE?";
+    assert!(said.contains(hint) && !said.contains("_PORT"), "{said}");
+}
+
+#[test]
+fn a_duration_without_end_is_refused_with_its_bounds() {
+    let (code, said) = refused(Setup::new("[node]\nlease_ttl = \"99999999999h\"\n"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(":2: ") && said.contains("expected a duration from 1s to 1h"), "{said}");
+}
+
+#[test]
 fn guarantees_that_cannot_be_kept_are_refused_with_both_numbers() {
     let pool = "[pools.a]\nfair_share = \"max-min\"\n[pools.a.members.x]\nslots = 5\nreserve = 0\n";
     let org = |name: &str, digit: u8, lines: &str| format!("[orgs.{name}]\nid = \"{digit:032x}\"\n{lines}\n");

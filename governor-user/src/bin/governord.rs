@@ -61,8 +61,12 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     }
     let file = cli.config.clone().or_else(config::default_file);
     if cli.check {
-        for warning in &Settings::check(file)?.warnings {
-            say(&mut std::io::stderr(), &format!("warning: {warning}\n"));
+        let (loaded, note) = Settings::check(file)?;
+        for line in loaded.warnings.iter().map(|warning| format!("warning: {warning}\n")) {
+            say(&mut std::io::stderr(), &line);
+        }
+        if let Some(note) = note {
+            say(&mut std::io::stderr(), &format!("note: {note}\n"));
         }
         say(&mut std::io::stdout(), "the configuration is valid\n");
         return Ok(());

@@ -23,7 +23,7 @@ struct Cleaned {
 /// Cleans up after the governord of this configuration.
 pub(super) fn run(ctl: &Ctl, file: Option<PathBuf>) -> Result<Answer, Error> {
     let file = file.or_else(config::default_file);
-    let config = Base::read(file.as_deref(), std::env::vars())?.resolve(&[])?.config;
+    let config = Base::read(file.as_deref(), config::environment::of_process())?.resolve(&[])?.config;
     let mut cleaned = Cleaned::default();
     cleaned.refused = clean(&config, &mut cleaned.removed).err().map(|error| format!("{error:#}"));
     let exit = if cleaned.refused.is_some() { Exit::Negative } else { Exit::Ok };

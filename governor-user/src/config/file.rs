@@ -4,6 +4,7 @@
 use super::Problem;
 use super::schema;
 use super::value::Raw;
+use governor_common::wire::MAX_NAME;
 use std::collections::BTreeSet;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -23,7 +24,8 @@ pub struct FileLayer {
 /// Every problem of the text, not only the first: TOML mistakes, unknown sections and keys with the nearest name.
 pub fn parse(file: &str, text: &str) -> Result<FileLayer, Vec<Problem>> {
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { file, text, layer: FileLayer::default(), problems: Vec::new() };
+    let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+    let mut reader = Reader { file, breaks, layer: FileLayer::default(), problems: Vec::new() };
     for error in &errors {
         let line = error.span().map_or(1, |span| reader.line(span.start));
         reader.problems.push(Problem::new(format!("{file}:{line}"), error.message().to_owned()));
@@ -34,14 +36,15 @@ pub fn parse(file: &str, text: &str) -> Result<FileLayer, Vec<Problem>> {
 
 struct Reader<'a> {
     file: &'a str,
-    text: &'a str,
+    /// Where its lines end.
+    breaks: Vec<usize>,
     layer: FileLayer,
     problems: Vec<Problem>,
 }
 
 impl Reader<'_> {
     fn line(&self, offset: usize) -> usize {
-        self.text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+        self.breaks.partition_point(|at| *at < offset) + 1
     }
 
     fn table(&mut self, path: &mut Vec<String>, table: &DeTable<'_>) {
@@ -55,7 +58,7 @@ impl Reader<'_> {
     fn entry(&mut self, path: &mut Vec<String>, line: usize, value: &Spanned<DeValue<'_>>) {
         match value.get_ref() {
             DeValue::Table(inner) if schema::is_section(path) => {
-                self.name(path);
+                self.name(path, line);
                 self.table(path, inner);
             }
             DeValue::Array(items) if name_field(path).is_some() => {
@@ -88,6 +91,7 @@ impl Reader<'_> {
             return;
         };
         path.push(name.to_owned());
+        self.check_length(path, line);
         if !self.layer.names.insert(path.clone()) {
             self.problem(line, format!("\"{name}\" stands twice in \"{}\"", path[..path.len() - 1].join(".")));
         }
@@ -99,7 +103,7 @@ impl Reader<'_> {
         path.pop();
     }
 
-    fn name(&mut self, path: &[String]) {
+    fn name(&mut self, path: &[String], line: usize) {
         let named = match path {
             [section, _] => ["pools", "cgroups", "classes", "orgs", "keys"].contains(&section.as_str()),
             [section, part, _] => section == "tuner" && part == "listener",
@@ -107,7 +111,18 @@ impl Reader<'_> {
             _ => false,
         };
         if named {
+            self.check_length(path, line);
             self.layer.names.insert(path.to_vec());
+        }
+    }
+
+    /// Frames have room for a name of [`MAX_NAME`] bytes. Paths of cgroups and addresses are in none.
+    fn check_length(&mut self, path: &[String], line: usize) {
+        let Some((name, parents)) = path.split_last() else { return };
+        let is_sent = !matches!(parents.first().map(String::as_str), Some("cgroups" | "tuner"));
+        if is_sent && !(1..=MAX_NAME).contains(&name.len()) {
+            let section = parents.join(".");
+            self.problem(line, format!("a name in \"{section}\" has {} bytes, expected 1 to {MAX_NAME}", name.len()));
         }
     }
 
@@ -196,6 +211,15 @@ mod tests {
             problems("[[pools.a.members]]\nname = \"x\"\n[[pools.a.members]]\nname = \"x\"\n[[pools.a.members]]\n");
         assert_eq!(all.len(), 2, "{all:?}");
         assert!(all[0].contains("stands twice") && all[1].contains("needs name"), "{all:?}");
+    }
+
+    #[test]
+    fn a_name_that_no_frame_holds_names_its_length_and_line() {
+        let long = "n".repeat(129);
+        let all = problems(&format!("[pools.{long}]\n[[pools.a.members]]\nname = \"{long}\"\n[cgroups.\"/{long}\"]\n"));
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(all.iter().all(|problem| problem.contains("has 129 bytes, expected 1 to 128")), "{all:?}");
+        assert!(problems("[[pools.a.members]]\nname = \"\"\n")[0].contains("has 0 bytes"));
     }
 
     #[test]

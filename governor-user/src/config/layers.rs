@@ -50,7 +50,7 @@ pub struct Sources<'a> {
     pub file_name: &'a str,
     /// The file layer.
     pub file: &'a FileLayer,
-    /// Environment variables that start with `GOVERNOR_`.
+    /// Environment variables, all of which must be settings.
     pub environment: &'a BTreeMap<String, String>,
     /// Run-time overrides by dotted key.
     pub overrides: &'a [Override],
@@ -64,7 +64,12 @@ pub fn merge(sources: Sources<'_>, warnings: &mut Vec<String>) -> Result<Setting
     let mut problems = Vec::new();
     let mut effective = Settings::new();
     let mut variables = BTreeMap::new();
+    let mut by_key = BTreeMap::new();
     for (path, row) in instances(&sources.file.names) {
+        // Overrides are named by it; without one it is not needed.
+        if !sources.overrides.is_empty() {
+            by_key.insert(path.join("."), path.clone());
+        }
         if let Some(value) = schema::default_of(row, &path) {
             effective.insert(path.clone(), Effective { value, origin: Origin::BuiltIn, live: row.live });
         }
@@ -97,14 +102,13 @@ pub fn merge(sources: Sources<'_>, warnings: &mut Vec<String>) -> Result<Setting
         }
     }
     for over in sources.overrides {
-        let path = split(&over.key, &sources.file.names);
-        match path.filter(|path| schema::setting(path).is_some_and(|row| row.live)) {
+        match by_key.get(&over.key).filter(|path| schema::setting(path).is_some_and(|row| row.live)) {
             Some(path) => {
                 let detail = format!("by {} at {}", over.set_by, over.set_at);
                 put(
                     // The message begins with the key.
                     "override".to_owned(),
-                    &path,
+                    path,
                     &Raw::Bare(over.value.clone()),
                     Origin::Override { detail },
                 );
@@ -112,7 +116,7 @@ pub fn merge(sources: Sources<'_>, warnings: &mut Vec<String>) -> Result<Setting
             None => warnings.push(format!("override \"{}\" names no setting here and is not applied", over.key)),
         }
     }
-    for variable in sources.environment.keys().filter(|name| !variables.contains_key(*name) && in_a_section(name)) {
+    for variable in sources.environment.keys().filter(|name| !variables.contains_key(*name)) {
         problems.push(unknown_variable(variable, variables.keys()));
     }
     if problems.is_empty() { Ok(effective) } else { Err(problems) }
@@ -144,19 +148,17 @@ fn instances(names: &BTreeSet<Vec<String>>) -> Vec<(Vec<String>, &'static Settin
     all
 }
 
-/// Whether a variable claims to be a setting: other `GOVERNOR_` variables belong to the tools around the daemon.
-fn in_a_section(variable: &str) -> bool {
-    let sections: BTreeSet<&str> = settings().filter_map(|row| row.key.split('.').next()).collect();
-    sections.iter().any(|section| variable.starts_with(&format!("GOVERNOR_{}_", section.to_ascii_uppercase())))
-}
-
 fn unknown_variable<'a>(variable: &str, known: impl Iterator<Item = &'a String>) -> Problem {
     let nearest = known
         .map(|name| (strsim::jaro_winkler(variable, name), name))
         .filter(|(score, _)| *score > 0.9)
         .max_by(|a, b| a.0.total_cmp(&b.0));
     let hint = nearest.map_or_else(
-        || "it names no setting; pools, members and cgroups must stand in the file first".to_owned(),
+        || {
+            "it names no setting: remove it; pools, members and other names are declared in the file, the environment sets their \
+             values only"
+                .to_owned()
+        },
         |(_, name)| format!("did you mean {name}?"),
     );
     Problem::new(variable.to_owned(), format!("unknown variable: {hint}"))
@@ -212,6 +214,12 @@ mod tests {
         let all = merged(&[("GOVERNOR_POOLS_CHAT_FAIR_SHAR", "75")], &[]).unwrap_err();
         assert!(all[0].contains("did you mean GOVERNOR_POOLS_CHAT_FAIR_SHARE?"), "{all:?}");
         assert!(merged(&[("GOVERNOR_NODE_CAP", "-1")], &[]).unwrap_err()[0].contains("whole number"));
-        assert!(merged(&[("GOVERNOR_EBPF_OBJECT", "x")], &[]).is_ok(), "not a setting of the daemon");
+        // The section of pools is not the one of a pool, and a prefix is no section at all.
+        for variable in ["GOVERNOR_POOL_CHAT_FAIR_SHARE", "GOVERNOR_POOLS_OTHER_FAIR_SHARE", "GOVERNOR_", "GOVERNOR_X"]
+        {
+            assert_eq!(merged(&[(variable, "75")], &[]).unwrap_err().len(), 1, "{variable}");
+        }
+        let all = merged(&[("GOVERNOR_POOL_CHAT_FAIR_SHARE", "75")], &[]).unwrap_err();
+        assert!(all[0].contains("did you mean GOVERNOR_POOLS_CHAT_FAIR_SHARE?"), "{all:?}");
     }
 }

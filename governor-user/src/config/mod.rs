@@ -1,6 +1,7 @@
 //! Configuration: layers of settings resolved once into newtypes with working defaults. Unknown keys are errors;
 //! nothing is ignored in silence. Knows the engine's policy types, not the engine.
 
+pub mod environment;
 pub mod file;
 pub mod layers;
 pub mod overrides;
@@ -15,9 +16,9 @@ pub use resolve::{
     Ranges, TunerConfig, TunerMode,
 };
 
+use environment::EnvironmentLayer;
 use file::FileLayer;
 use layers::{Settings, Sources};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// One thing wrong with the configuration.
@@ -84,7 +85,7 @@ pub struct Loaded {
 pub struct Base {
     file_name: String,
     file: FileLayer,
-    environment: BTreeMap<String, String>,
+    environment: EnvironmentLayer,
 }
 
 impl Base {
@@ -113,8 +114,7 @@ impl Base {
     ) -> Result<Self, ConfigError> {
         let mut file = file::parse(file_name, text).map_err(ConfigError::Invalid)?;
         file.names.extend(schema::built_in_names());
-        let environment = environment.filter(|(name, _)| name.starts_with("GOVERNOR_")).collect();
-        Ok(Self { file_name: file_name.to_owned(), file, environment })
+        Ok(Self { file_name: file_name.to_owned(), file, environment: EnvironmentLayer::of(environment) })
     }
 
     /// Merges with these overrides and resolves.
@@ -123,8 +123,8 @@ impl Base {
     /// Every value that is refused, every variable that names no setting, every impossible combination.
     pub fn resolve(&self, overrides: &[Override]) -> Result<Loaded, ConfigError> {
         let mut warnings = Vec::new();
-        let sources =
-            Sources { file_name: &self.file_name, file: &self.file, environment: &self.environment, overrides };
+        let environment = &self.environment.variables;
+        let sources = Sources { file_name: &self.file_name, file: &self.file, environment, overrides };
         let settings = layers::merge(sources, &mut warnings).map_err(ConfigError::Invalid)?;
         let config = resolve::resolve(&settings, &self.file.names, &mut warnings).map_err(ConfigError::Invalid)?;
         Ok(Loaded { config, settings, warnings })
@@ -138,6 +138,8 @@ impl Base {
         if let Ok(loaded) = self.resolve(overrides) {
             return Ok(loaded);
         }
+        // What is invalid without any override is no override's fault.
+        self.resolve(&[])?;
         let (valid, warnings) = self.valid(overrides);
         let mut loaded = self.resolve(&valid)?;
         loaded.warnings.extend(warnings);
@@ -152,7 +154,10 @@ impl Base {
         let others: Vec<Override> = overrides.iter().filter(|over| over.key != key).cloned().collect();
         let (mut valid, warnings) = match self.resolve(&others) {
             Ok(_) => (others, Vec::new()),
-            Err(_) => self.valid(&others),
+            Err(_) => {
+                self.resolve(&[])?;
+                self.valid(&others)
+            }
         };
         valid.extend(overrides.iter().filter(|over| over.key == key).cloned());
         let mut loaded = self.resolve(&valid)?;
@@ -163,19 +168,33 @@ impl Base {
     /// The overrides that can hold beside those before them, and a warning for each of the others.
     fn valid(&self, overrides: &[Override]) -> (Vec<Override>, Vec<String>) {
         let (mut valid, mut warnings) = (Vec::new(), Vec::new());
-        for over in overrides {
-            valid.push(over.clone());
-            if let Err(error) = self.resolve(&valid) {
-                valid.pop();
-                let Override { key, value, set_by, set_at } = over;
-                warnings.push(format!(
-                    "override {key} = {value} (by {set_by} at {set_at}) is invalid and not in force: {}; \
-                     governorctl unset {key} removes it",
-                    error.in_one_line()
-                ));
-            }
-        }
+        self.add_valid(overrides, &mut valid, &mut warnings);
         (valid, warnings)
+    }
+
+    /// Halves what cannot hold until each invalid one stands alone: few of many cost few attempts.
+    fn add_valid(&self, overrides: &[Override], valid: &mut Vec<Override>, warnings: &mut Vec<String>) {
+        let before = valid.len();
+        valid.extend_from_slice(overrides);
+        let Err(error) = self.resolve(valid) else { return };
+        valid.truncate(before);
+        if let [Override { key, value, set_by, set_at }] = overrides {
+            warnings.push(format!(
+                "override {key} = {value} (by {set_by} at {set_at}) is invalid and not in force: {}; \
+                 governorctl unset {key} removes it",
+                error.in_one_line()
+            ));
+        } else if !overrides.is_empty() {
+            let (first, second) = overrides.split_at(overrides.len() / 2);
+            self.add_valid(first, valid, warnings);
+            self.add_valid(second, valid, warnings);
+        }
+    }
+
+    /// What is ignored on purpose, one line.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        self.environment.note()
     }
 
     /// The path of a dotted key as this configuration knows it.
@@ -194,4 +213,35 @@ pub fn default_file() -> Option<PathBuf> {
 
 fn lines(problems: &[Problem]) -> String {
     problems.iter().map(|problem| format!("  {problem}")).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over(key: String, value: &str) -> Override {
+        Override { key, value: value.to_owned(), set_by: "uid 0".to_owned(), set_at: "now".to_owned() }
+    }
+
+    #[test]
+    fn invalid_overrides_among_many_are_left_out_one_by_one() {
+        let keys: String = (0..100).map(|n| format!("[keys.k{n}]\nid = \"{n:032x}\"\n")).collect();
+        let base = Base::of_text("f", &keys, std::iter::empty()).unwrap();
+        let value = |n: usize| if n % 25 == 3 { "many" } else { "7" };
+        let overrides: Vec<Override> = (0..100).map(|n| over(format!("keys.k{n}.cap"), value(n))).collect();
+        let loaded = base.resolve_leniently(&overrides).unwrap();
+        assert_eq!(loaded.warnings.len(), 4, "{:?}", loaded.warnings);
+        assert!(loaded.warnings[0].contains("keys.k3.cap = many"), "{:?}", loaded.warnings);
+        let capped = loaded.config.policy.keys.iter().filter(|key| key.entitlement.cap == Some(7)).count();
+        assert_eq!(capped, 96);
+    }
+
+    #[test]
+    fn a_file_that_is_invalid_by_itself_blames_no_override() {
+        let base = Base::of_text("f", "[node]\ncap = -1\n", std::iter::empty()).unwrap();
+        for overrides in [Vec::new(), vec![over("node.max_parked".to_owned(), "7")]] {
+            assert!(base.resolve_leniently(&overrides).unwrap_err().to_string().contains("f:2: node.cap"));
+            assert!(base.resolve_with(&overrides, "node.max_parked").is_err());
+        }
+    }
 }

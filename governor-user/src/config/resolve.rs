@@ -258,6 +258,47 @@ mod tests {
         assert_eq!(rule("[pools.a]\nheadroom = 8\n"), FairShare::Off);
     }
 
+    fn members(count: usize, length: usize) -> String {
+        let member = |number| format!("[[pools.large.members]]\nname = \"{number:0length$}\"\n");
+        (0..count).map(member).collect::<String>() + "[pools.small.members.a]\n"
+    }
+
+    #[test]
+    fn more_members_than_proxies_can_be_sent_are_refused_with_the_numbers() {
+        let error = load(&members(4000, 128)).unwrap_err();
+        assert!(error.contains("2 pools with 4001 members take 560047 bytes"), "{error}");
+        assert!(error.contains("at most 524288") && error.contains("\"large\" is the largest with 4000"), "{error}");
+        load(&members(4000, 100)).unwrap();
+    }
+
+    /// CPU time of this thread in nanoseconds; the least of three attempts.
+    fn cost(text: &str) -> i64 {
+        let now = || {
+            let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            now.tv_sec * 1_000_000_000 + now.tv_nsec
+        };
+        let attempt = |_| {
+            let start = now();
+            load(text).unwrap();
+            now() - start
+        };
+        (0..3).map(attempt).min().unwrap()
+    }
+
+    #[test]
+    fn the_cost_of_a_configuration_grows_with_its_length() {
+        let pools = |count: usize| -> String { (0..count).map(|n| format!("[pools.p{n}.members.a]\n")).collect() };
+        let keys =
+            |count: usize| -> String { (0..count).map(|n| format!("[keys.k{n}]\nid = \"{n:032x}\"\n")).collect() };
+        let members = |count: usize| members(count, 5);
+        let texts: [&dyn Fn(usize) -> String; 3] = [&members, &pools, &keys];
+        for (what, text) in ["members", "pools", "keys"].into_iter().zip(texts) {
+            // Four times as much of a cost that grows with the square is sixteen times as dear.
+            let (small, large) = (cost(&text(500)), cost(&text(2000)));
+            assert!(large < 8 * small, "{what}: 2000 cost {large} ns, 500 cost {small} ns");
+        }
+    }
+
     #[test]
     fn an_empty_file_is_a_working_configuration() {
         let loaded = load("").unwrap();

@@ -43,6 +43,14 @@ const fn live_optional(key: &'static str, kind: Kind, doc: &'static str) -> Sett
     Setting { key, kind, default: None, live: true, reloaded: true, doc }
 }
 
+const MINUTE: u64 = 60_000;
+const HOUR: u64 = 60 * MINUTE;
+
+/// A duration from `min_ms` to `max_ms` milliseconds.
+const fn duration(min_ms: u64, max_ms: u64) -> Kind {
+    Kind::Duration { min_ms, max_ms }
+}
+
 const COUNT: Kind = Kind::Integer { min: 0, max: 1_000_000 };
 
 /// Every setting, in the order of the generated file.
@@ -97,24 +105,19 @@ const SETTINGS: &[Setting] = &[
         "127.0.0.1:9464",
         "Address of /metrics and /healthz; \"off\" opens none.",
     ),
-    live("daemon.drain_timeout", Kind::Duration { min_ms: 0 }, "2s", "How long a stop waits for leases to end."),
+    live("daemon.drain_timeout", duration(0, 10 * MINUTE), "2s", "How long a stop waits for leases to end."),
     live("node.cap", COUNT, "1000", "Counted requests, granted or parked, at most; 0 disables the cap."),
     live("node.max_parked", COUNT, "500", "Parked requests of all pools at most; over it the answer is 529."),
-    live(
-        "node.lease_ttl",
-        Kind::Duration { min_ms: 1000 },
-        "30s",
-        "A lease that is not renewed for this long expires.",
-    ),
+    live("node.lease_ttl", duration(1000, HOUR), "30s", "A lease that is not renewed for this long expires."),
     live(
         "node.session_grace",
-        Kind::Duration { min_ms: 0 },
+        duration(0, HOUR),
         "5s",
         "How long leases outlive a broken connection whose process may still live.",
     ),
     live(
         "node.reclaim_grace",
-        Kind::Duration { min_ms: 0 },
+        duration(0, HOUR),
         "10s",
         "How long a lease that ends with its client outlives the client's connection.",
     ),
@@ -137,13 +140,8 @@ const SETTINGS: &[Setting] = &[
         "none",
         "Refuse to start on a lower tier than this.",
     ),
-    fixed("kernel.tick", Kind::Duration { min_ms: 10 }, "100ms", "How often listeners are read."),
-    fixed(
-        "kernel.audit",
-        Kind::Duration { min_ms: 100 },
-        "10s",
-        "How often counts are compared with the kernel's truth.",
-    ),
+    fixed("kernel.tick", duration(10, 10_000), "100ms", "How often listeners are read."),
+    fixed("kernel.audit", duration(100, HOUR), "10s", "How often counts are compared with the kernel's truth."),
     fixed(
         "kernel.max_listeners",
         Kind::Integer { min: 1, max: MAX_LISTENERS },
@@ -203,7 +201,7 @@ const SETTINGS: &[Setting] = &[
         "429",
         "HTTP status when every member slot is taken: 429 or 529.",
     ),
-    live("pools.*.park.max_wait", Kind::Duration { min_ms: 0 }, "30s", "Longest time a request is parked."),
+    live("pools.*.park.max_wait", duration(0, HOUR), "30s", "Longest time a request is parked."),
     live("pools.*.park.max_per_key", COUNT, "16", "Parked requests of one key at most."),
     live_optional(
         "pools.*.park.max_waiting",
@@ -212,13 +210,13 @@ const SETTINGS: &[Setting] = &[
     ),
     live(
         "pools.*.cooldown.rate_limited",
-        Kind::Duration { min_ms: 1 },
+        duration(1, HOUR),
         "60s",
         "Cool-down of a member that answered 429 without naming its reset.",
     ),
     live(
         "pools.*.cooldown.overloaded",
-        Kind::Duration { min_ms: 1 },
+        duration(1, HOUR),
         "10s",
         "Cool-down of a member that answered 529 or failed in transport.",
     ),
@@ -309,6 +307,23 @@ mod tests {
             if let Some(text) = row.default {
                 row.kind.parse(&Raw::Bare(text.to_owned())).unwrap_or_else(|why| panic!("{}: {why}", row.key));
             }
+        }
+    }
+
+    #[test]
+    fn every_duration_has_bounds_that_its_default_keeps() {
+        for row in settings() {
+            let Kind::Duration { min_ms, max_ms } = row.kind else { continue };
+            assert!(min_ms < max_ms && max_ms <= 8 * 24 * HOUR, "{}: {min_ms} to {max_ms} ms", row.key);
+            for text in ["99999999999h", "0.001ms", &format!("{}ms", max_ms + 1)] {
+                let parsed = row.kind.parse(&Raw::Quoted(text.to_owned()));
+                let is_zero = text == "0.001ms" && min_ms == 0;
+                assert!(is_zero || parsed.is_err(), "{} = {text}: {parsed:?}", row.key);
+                let said = parsed.err().unwrap_or_default();
+                assert!(is_zero || said.contains(" to ") && said.contains(text), "{}: {said}", row.key);
+            }
+            let longest = Raw::Quoted(format!("{max_ms}ms"));
+            assert!(row.kind.parse(&longest).is_ok(), "{} = {longest}", row.key);
         }
     }
 

@@ -17,10 +17,12 @@ pub enum Kind {
         /// Largest value.
         max: u32,
     },
-    /// Number with a unit, e.g. `30s`, `0.5s`, `1h30m`; at least `min_ms`.
+    /// Number with a unit, e.g. `30s`, `0.5s`, `1h30m`, within a range, both ends included.
     Duration {
         /// Shortest value in milliseconds.
         min_ms: u64,
+        /// Longest value in milliseconds.
+        max_ms: u64,
     },
     /// One of these words.
     Choice(&'static [&'static str]),
@@ -102,7 +104,7 @@ impl Kind {
                 value.map(Value::Bool).ok_or_else(|| format!("expected true or false, found {raw}"))
             }
             Self::Integer { min, max } => integer(raw, min, max).map(Value::Integer),
-            Self::Duration { min_ms } => duration(raw, min_ms).map(Value::Duration),
+            Self::Duration { min_ms, max_ms } => duration(raw, min_ms, max_ms).map(Value::Duration),
             Self::Choice(words) => match text(raw) {
                 Some(word) if words.contains(&word) => Ok(Value::Text(word.to_owned())),
                 _ => Err(format!("expected one of {}, found {raw}", words.join(", "))),
@@ -288,14 +290,15 @@ fn integer(raw: &Raw, min: u32, max: u32) -> Result<u32, String> {
         .ok_or_else(|| format!("expected a whole number from {min} to {max}, found {raw}"))
 }
 
-fn duration(raw: &Raw, min_ms: u64) -> Result<Duration, String> {
+fn duration(raw: &Raw, min_ms: u64, max_ms: u64) -> Result<Duration, String> {
     if let Raw::Integer(digits) = raw {
         return Err(format!("expected a duration with a unit, found {digits}: write \"{digits}s\""));
     }
     let text = text(raw).ok_or_else(|| format!("expected a duration such as \"30s\", found {raw}"))?;
-    let (value, min) = (parse_duration(text)?, Duration::from_millis(min_ms));
-    if value < min {
-        return Err(format!("expected at least {}, found {}", format_duration(min), format_duration(value)));
+    let (value, min, max) = (parse_duration(text)?, Duration::from_millis(min_ms), Duration::from_millis(max_ms));
+    if !(min..=max).contains(&value) {
+        let (min, max) = (format_duration(min), format_duration(max));
+        return Err(format!("expected a duration from {min} to {max}, found {raw}"));
     }
     Ok(value)
 }

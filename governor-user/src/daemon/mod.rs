@@ -97,6 +97,9 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
+    if let Some(note) = settings.note() {
+        tracing::info!("{note}");
+    }
     let config = loaded.config.clone();
     let daemon = &config.daemon;
     let allowed = Allowed::from_names(&daemon.allow_users)?;

@@ -2,6 +2,7 @@
 //! new policy is the driver's part.
 
 use super::unprivileged;
+use crate::config::environment;
 use crate::config::layers::{self, Effective, Origin};
 use crate::config::schema;
 use crate::config::{Base, ConfigError, Loaded, Override};
@@ -102,7 +103,7 @@ impl Settings {
     /// # Errors
     /// File or environment are invalid, or the state folder cannot be had. An override that is invalid is a warning.
     pub fn load(file: Option<PathBuf>) -> Result<Self> {
-        let base = Base::read(file.as_deref(), std::env::vars())?;
+        let base = Base::read(file.as_deref(), environment::of_process())?;
         // The state folder itself may be set by file or environment, never by an override.
         let daemon = base.resolve(&[])?.config.daemon;
         let state = StateDir::open(&daemon.state_dir).map_err(|error| unprivileged::advise(error, &daemon))?;
@@ -113,12 +114,18 @@ impl Settings {
         Ok(Self { file, base, overrides, state, loaded, started, failure: None })
     }
 
+    /// What file and environment have that is ignored on purpose, one line.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        self.base.note()
+    }
+
     /// Reads the same and changes nothing, also beside a running daemon.
     ///
     /// # Errors
     /// File or environment are invalid.
-    pub fn check(file: Option<PathBuf>) -> Result<Loaded> {
-        let base = Base::read(file.as_deref(), std::env::vars())?;
+    pub fn check(file: Option<PathBuf>) -> Result<(Loaded, Option<String>)> {
+        let base = Base::read(file.as_deref(), environment::of_process())?;
         let state_dir = base.resolve(&[])?.config.daemon.state_dir;
         let parse = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|error| error.to_string());
         let read = state::read_with::<Vec<Override>>(&state_dir, OVERRIDES, parse);
@@ -126,7 +133,7 @@ impl Settings {
         let mut loaded = base.resolve_leniently(&overrides.unwrap_or_default())?;
         let warn = |damage| format!("{}: {damage}; a start moves it aside", state_dir.join(OVERRIDES.name).display());
         loaded.warnings.extend(damage.map(warn));
-        Ok(loaded)
+        Ok((loaded, base.note()))
     }
 
     /// The state folder.
@@ -209,7 +216,7 @@ impl Settings {
     /// # Errors
     /// A layer is invalid; what was in force stays in force, and [`Self::reload_failure`] says why.
     pub fn reload(&mut self, at: &str) -> Result<Vec<Changed>, ConfigError> {
-        let read = Base::read(self.file.as_deref(), std::env::vars())
+        let read = Base::read(self.file.as_deref(), environment::of_process())
             .and_then(|base| Ok((base.resolve_leniently(&self.overrides)?, base)));
         let (loaded, base) = read.inspect_err(|error| {
             self.failure = Some(ReloadFailure { error: error.in_one_line(), at: at.to_owned() });

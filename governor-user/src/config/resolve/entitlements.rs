@@ -1,7 +1,7 @@
 //! Classes, orgs and keys, and the guarantees no pool can keep.
 
 use super::Names;
-use super::pools::capacity;
+use super::pools::{capacity, chosen};
 use super::reader::Reader;
 use crate::config::value::Value;
 use governor_engine::id::{KeyId, OrgId};
@@ -110,8 +110,8 @@ fn check_pool(reader: &mut Reader<'_>, pool: &PoolPolicy, floors: &[(String, u32
 }
 
 /// Chosen names of one section.
-fn named<'a>(names: &'a BTreeSet<Vec<String>>, section: &'a str) -> impl Iterator<Item = &'a String> {
-    names.iter().filter(move |path| path.len() == 2 && path[0] == section).map(|path| &path[1])
+fn named<'a>(names: &'a BTreeSet<Vec<String>>, section: &str) -> impl Iterator<Item = &'a String> {
+    chosen(names, [section])
 }
 
 fn identity(reader: &mut Reader<'_>, section: &str, name: &str, seen: &mut BTreeMap<u128, String>) -> Option<u128> {

@@ -2,6 +2,7 @@
 
 use super::reader::Reader;
 use crate::config::value::Value;
+use governor_common::wire::codec::{MAX_LIMITS, pool_limits_length};
 use governor_engine::policy::{Anonymous, FairShare, MemberPolicy, PoolPolicy, TrafficPolicy};
 use std::collections::BTreeSet;
 
@@ -11,13 +12,10 @@ pub(super) fn pools(
     warnings: &mut Vec<String>,
 ) -> Vec<PoolPolicy> {
     let mut pools = Vec::new();
-    for name in names.iter().filter(|name| name.len() == 2 && name[0] == "pools").map(|name| &name[1]) {
+    for name in chosen(names, ["pools"]) {
         let key = |leaf: &str| format!("pools.{name}.{leaf}");
-        let members: Vec<MemberPolicy> = names
-            .iter()
-            .filter(|path| path.len() == 4 && path[0] == "pools" && path[1] == *name && path[2] == "members")
-            .map(|path| member(reader, name, &path[3]))
-            .collect();
+        let members: Vec<MemberPolicy> =
+            chosen(names, ["pools", name, "members"]).map(|member_name| member(reader, name, member_name)).collect();
         let unlimited = matches!(reader.value(&key("unlimited")), Some(Value::Bool(true)));
         check_gate(reader, name, &members, unlimited, warnings);
         let traffic = traffic(reader, name, names, &members, warnings);
@@ -56,7 +54,35 @@ pub(super) fn pools(
             traffic,
         });
     }
+    check_limits(reader, &pools);
     pools
+}
+
+/// The names that the operator chose in a section. Looks at its part of `names` only, which are in order.
+pub(super) fn chosen<'a, const N: usize>(
+    names: &'a BTreeSet<Vec<String>>,
+    section: [&str; N],
+) -> impl Iterator<Item = &'a String> {
+    let prefix = section.map(str::to_owned).to_vec();
+    let within = names.range(prefix.clone()..).take_while(move |path| path.starts_with(&prefix));
+    within.filter(|path| path.len() == N + 1).filter_map(|path| path.last())
+}
+
+/// Proxies are sent every pool and member for the time without a daemon.
+fn check_limits(reader: &mut Reader<'_>, pools: &[PoolPolicy]) {
+    let length =
+        |pool: &PoolPolicy| pool_limits_length(&pool.name, pool.members.iter().map(|member| member.name.as_str()));
+    let total: usize = pools.iter().map(length).sum();
+    let Some(largest) = pools.iter().max_by_key(|pool| length(pool)).filter(|_| total > MAX_LIMITS) else { return };
+    let members: usize = pools.iter().map(|pool| pool.members.len()).sum();
+    let message = format!(
+        "{} pools with {members} members take {total} bytes of what proxies are sent, at most {MAX_LIMITS}: use fewer \
+         members or shorter names; \"{}\" is the largest with {} members",
+        pools.len(),
+        largest.name,
+        largest.members.len()
+    );
+    reader.problem(&format!("pools.{}", largest.name), message);
 }
 
 /// A pool has members or no gate; one whose members are all off grants nothing.
@@ -94,17 +120,14 @@ fn traffic(
     warnings: &mut Vec<String>,
 ) -> Vec<TrafficPolicy> {
     let capacity = capacity(members);
-    let kinds = names.iter().filter(
-        |path| matches!(&path[..], [pools, name, kind, _] if pools == "pools" && name == pool && kind == "traffic"),
-    );
-    kinds
-        .map(|path| {
-            let key = format!("{}.slots", path.join("."));
+    chosen(names, ["pools", pool, "traffic"])
+        .map(|name| {
+            let key = format!("pools.{pool}.traffic.{name}.slots");
             let slots = reader.integer(&key);
             if u64::from(slots) > capacity && capacity > 0 {
                 warnings.push(format!("{key} = {slots} limits nothing: the pool has {capacity} ordinary slots"));
             }
-            TrafficPolicy { name: path[3].clone(), slots }
+            TrafficPolicy { name: name.clone(), slots }
         })
         .collect()
 }

@@ -1,10 +1,10 @@
 //! The settings of overload: whose figures feed the level, where each monitor begins to press and where it presses fully.
 
-use super::{COUNT, Setting, fixed, live, optional};
+use super::{COUNT, MINUTE, Setting, duration, fixed, live, optional};
 use crate::config::value::Kind;
 
 const PERMILLE: Kind = Kind::Integer { min: 0, max: 1000 };
-const SOME_TIME: Kind = Kind::Duration { min_ms: 0 };
+const SOME_TIME: Kind = duration(0, 10 * MINUTE);
 
 pub(super) const ROWS: &[Setting] = &[
     live(

@@ -1,6 +1,6 @@
 //! The rows for the tuner: what holds for every listener, and what for single ones.
 
-use super::{Setting, live, live_optional};
+use super::{HOUR, MINUTE, Setting, duration, live, live_optional};
 use crate::config::value::Kind;
 
 const MODE: Kind = Kind::Choice(&["off", "observe", "enforce"]);
@@ -9,9 +9,10 @@ const MODE: Kind = Kind::Choice(&["off", "observe", "enforce"]);
 const BACKLOG: Kind = Kind::Integer { min: 1, max: i32::MAX.unsigned_abs() };
 
 /// Shorter waits are not told apart from the pace at which listeners are read.
-const MAX_WAIT: Kind = Kind::Duration { min_ms: 10 };
+const MAX_WAIT: Kind = duration(10, MINUTE);
 
-const QUIET: Kind = Kind::Duration { min_ms: 1000 };
+/// A week at most.
+const QUIET: Kind = duration(1000, 168 * HOUR);
 
 /// Every setting of the tuner, in the order of the generated file.
 pub(super) const ROWS: &[Setting] = &[
