@@ -75,10 +75,8 @@ impl Driver {
             })
             .collect();
         let wall = clock::wall_seconds();
-        let minutes = snapshot.pools.iter().map(|pool| self.rates.minute(pool.pool, now)).collect();
         View {
             now,
-            minutes,
             epoch: self.parts.epoch,
             snapshot,
             labels,

@@ -39,7 +39,7 @@ impl Driver {
             }
             Output::Parked { session, request } => self.send(session, request.0, &Reply::Parked),
             Output::Shed { session, request, decision } => {
-                self.rates.refused(decision.pool, decision.reason, decision.status, self.now);
+                self.rates.refused(decision.pool, decision.reason, self.now);
                 let entry = self.entry(decision);
                 let reply = translate::shed(&entry);
                 if is_light(&entry.decision) {

@@ -1,7 +1,6 @@
 //! What the driver shows: one consistent moment, owned, for the control API and the metrics.
 
-use super::clients;
-use super::rates::Counts;
+use super::clients::Counts;
 use super::ring::RingHealth;
 use crate::proxy::peer::Peer;
 use governor_common::wire::reply::Overload;
@@ -37,11 +36,9 @@ pub struct View {
     /// Leases of the life before that count until their holders are back.
     pub awaited: u32,
     /// Connections of clients, and how their ends were learnt of.
-    pub clients: clients::Counts,
+    pub clients: Counts,
     /// Names of the places that leases are counted by.
     pub sites: BTreeMap<SiteId, String>,
-    /// What each pool did in the last minute, in policy order.
-    pub minutes: Vec<Counts>,
     /// How the disk fares, by what is kept on it.
     pub records: Vec<(&'static str, RingHealth)>,
 }

@@ -363,7 +363,6 @@ mod tests {
             clients: Counts::default(),
             sites: BTreeMap::new(),
             records: Vec::new(),
-            minutes: Vec::new(),
         };
         let (seen, report, recorder) = (Observation::default(), Report::default(), Recorder::default());
         page(Shown { view: &view, seen: &seen, report: &report, recorder: &recorder }).registered().to_vec()
