@@ -349,6 +349,24 @@ fn bypass_events_have_the_true_state_before_and_the_duration() {
 }
 
 #[test]
+fn a_bypass_that_ends_while_no_daemon_runs_is_recorded_once() {
+    let mut daemon = quiet();
+    assert!(daemon.ctl(&["bypass", "on", "--for", "1s"]).status.success());
+    daemon.kill();
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    for _ in 0..2 {
+        daemon.restart().unwrap();
+        let ended = |event: &&serde_json::Value| event["by"] == "governord" && event["action"] == "bypass";
+        let events = daemon.wait_for("/v1/events?last_seconds=600", |events| {
+            events.as_array().is_some_and(|all| all.iter().any(|event| ended(&event)))
+        });
+        let ended: Vec<_> = events.as_array().unwrap().iter().filter(ended).collect();
+        assert_eq!(ended.len(), 1, "{events}");
+        assert_eq!((&ended[0]["before"], &ended[0]["after"]), (&"on".into(), &"off".into()));
+    }
+}
+
+#[test]
 fn a_raw_key_is_hashed_as_the_client_library_hashes_it() {
     use std::io::Write;
     use std::process::Stdio;

@@ -32,6 +32,22 @@ impl Bypass {
         self.folder.store(BYPASS, serde_json::to_vec(&self.state).expect("plain data serializes"))
     }
 
+    /// Whether it is on, or was left on, for a time.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        self.state.on && self.state.until.is_some()
+    }
+
+    /// Whether its time is over at `wall`, once: it is off from now on. Also for a time that ended while no daemon ran.
+    pub fn take_expired(&mut self, wall: u64) -> bool {
+        let is_over = self.state.on && !self.is_on(wall);
+        if is_over {
+            // What cannot be stored is over as well, and is found over again at the next start.
+            drop(self.set(false, None, wall));
+        }
+        is_over
+    }
+
     /// Its state at `wall` as events show it: `off`, `on`, or `on for 1800 s`.
     #[must_use]
     pub fn described(&self, wall: u64) -> String {
@@ -71,6 +87,8 @@ mod tests {
         assert!(again.is_on(1059) && !again.is_on(1060));
         assert_eq!((again.remaining(1010), again.remaining(1060)), (Some(50), None));
         assert_eq!((again.described(1010).as_str(), again.described(1060).as_str()), ("on for 50 s", "off"));
+        let mut late = Bypass::load(&state);
+        assert!(!late.take_expired(1059) && late.take_expired(1060) && !late.take_expired(1061));
         bypass.set(true, None, 1000);
         assert!(bypass.is_on(u64::MAX), "in force, although it cannot be stored any more");
         bypass.set(false, None, 1000);

@@ -23,7 +23,7 @@ impl Driver {
             self.limits_stale = true;
             self.parts.checkpoint.touch(now);
         }
-        if self.parts.engine.is_bypassed() && !self.parts.bypass.is_on(clock::wall_seconds()) {
+        if self.parts.bypass.is_timed() && self.parts.bypass.take_expired(clock::wall_seconds()) {
             self.parts.audit.record(&event(ITSELF, "bypass", "", &"on", &"off", Some("its time is over".to_owned())));
             self.parts.engine.handle_input(Input::Bypass { on: false }, now);
         }
