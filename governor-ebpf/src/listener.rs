@@ -112,15 +112,16 @@ pub(crate) fn close(sk: Sock, now_ns: u64) -> Result<bool, Error> {
 /// socket, and a new generation of it.
 #[inline(always)]
 pub(crate) fn open(sk: Sock, cookie: u64, now_ns: u64) -> Result<bool, Error> {
-    let mut listener = describe(sk, now_ns);
-    if let Some(before) = maps::listener(cookie) {
-        if before.was_opened() && before.closed_ns.load() == 0 {
-            return Ok(false);
-        }
-        go_on(&mut listener, before);
+    let before = maps::listener(cookie);
+    if before.is_some_and(|before| before.was_opened() && before.closed_ns.load() == 0) {
+        return Ok(false);
     }
-    maps::put_listener(cookie, &listener)?;
-    error::count(emit::listener(EventKind::Opened, cookie, 0, &listener));
+    let mut opened = emit::event(EventKind::Opened, cookie, 0, describe(sk, now_ns));
+    if let Some(before) = before {
+        go_on(&mut opened.listener, before);
+    }
+    maps::put_listener(cookie, &opened.listener)?;
+    error::count(emit::send(&opened));
     Ok(true)
 }
 
