@@ -55,8 +55,13 @@ pub fn confine(unit: &Confinement) -> Outcome<()> {
 /// Only the calls of these names pass. Names of other architectures and of kernels newer than the table have no number: they
 /// do not pass.
 fn calls(names: &BTreeSet<String>) -> Outcome<BpfProgram> {
-    let known = names.iter().filter(|name| compiled(&[name]).is_ok()).map(String::as_str).collect::<Vec<_>>();
-    compiled(&known)
+    compiled(&numbered(names))
+}
+
+/// The names that this architecture has a number for.
+#[must_use]
+pub fn numbered(names: &BTreeSet<String>) -> Vec<&str> {
+    names.iter().filter(|name| compiled(&[name]).is_ok()).map(String::as_str).collect()
 }
 
 fn compiled(names: &[impl AsRef<str>]) -> Outcome<BpfProgram> {

@@ -1,11 +1,13 @@
 //! `test-field`: what a trial of the installed package needs beside it, for machines with nothing else.
 //!
 //! - `confine UNIT COMMAND…`: becomes the command, confined as the systemd unit confines its service
+//! - `calls UNIT`: prints the system calls that the unit leaves over, one a line, `here` after those of this architecture
 //! - `serve BACKLOG COUNT`: a server whose backlog is too short for bursts of COUNT clients, which come until it is killed;
 //!   prints its port
 //! - `admit SOCKET POOL`: asks for a slot as a proxy does; prints its lease's member, gives it back when its input ends
 
 use governor_client::{AcquireRequest, Config, Governor, NodeSecret};
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +16,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
-use support::confine::confine;
+use support::confine::{confine, numbered};
 use support::unit::{Confinement, groups_of_systemd};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -29,16 +31,28 @@ fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["confine", unit, program, rest @ ..] => {
-            let unit = Confinement::of(&std::fs::read_to_string(unit)?, &groups_of_systemd()?)?;
-            confine(&unit)?;
+            confine(&read(unit)?)?;
             Err(Command::new(program).args(rest).exec().into())
         }
+        ["calls", unit] => calls(&read(unit)?.calls),
         ["serve", backlog, count] => serve(backlog.parse()?, count.parse()?),
         ["admit", socket, pool] => {
             tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(admit(Path::new(socket), pool))
         }
-        _ => Err("usage: test-field confine UNIT COMMAND… | serve BACKLOG COUNT | admit SOCKET POOL".into()),
+        _ => {
+            Err("usage: test-field confine UNIT COMMAND… | calls UNIT | serve BACKLOG COUNT | admit SOCKET POOL".into())
+        }
     }
+}
+
+fn read(unit: &str) -> Outcome<Confinement> {
+    Ok(Confinement::of(&std::fs::read_to_string(unit)?, &groups_of_systemd()?)?)
+}
+
+fn calls(names: &BTreeSet<String>) -> Outcome<()> {
+    let here = numbered(names);
+    let mark = |name: &str| if here.contains(&name) { " here" } else { "" };
+    Ok(names.iter().try_for_each(|name| say(&format!("{name}{}", mark(name))))?)
 }
 
 fn serve(backlog: i32, count: usize) -> Outcome<()> {

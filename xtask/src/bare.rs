@@ -75,12 +75,7 @@ fn base(place: &Path) -> Result<PathBuf> {
     }
     let fresh = place.join("base.new");
     remove(&fresh)?;
-    let release = setup::release()?;
-    let archives = Archives::of_machine()?;
-    say(format_args!("debootstrap {release} (minbase, {PACKAGES}) …"));
-    let mut debootstrap = Command::new("debootstrap");
-    debootstrap.arg("--variant=minbase").arg(format!("--include={PACKAGES}")).arg(&release).arg(&fresh);
-    exec::output(debootstrap.arg(archives.main_uri()))?;
+    debootstrap(PACKAGES, &fresh)?;
     // Where this machine's owner gets packages from, and how, is where the copy does.
     for part in ["sources.list", "sources.list.d", "apt.conf.d"] {
         let (from, into) = (Path::new("/etc/apt").join(part), fresh.join("etc/apt").join(part));
@@ -99,7 +94,24 @@ fn base(place: &Path) -> Result<PathBuf> {
     Ok(base)
 }
 
-fn remove(path: &Path) -> Result<()> {
+/// Makes a minimal Debian of this machine's release with some more packages in `into`.
+///
+/// # Errors
+/// debootstrap fails, or this machine has no archive of Debian among its sources.
+pub(crate) fn debootstrap(packages: &str, into: &Path) -> Result<()> {
+    let release = setup::release()?;
+    let archives = Archives::of_machine()?;
+    say(format_args!("debootstrap {release} (minbase, {packages}) …"));
+    let mut debootstrap = Command::new("debootstrap");
+    debootstrap.arg("--variant=minbase").arg(format!("--include={packages}")).arg(&release).arg(into);
+    exec::output(debootstrap.arg(archives.main_uri())).map(drop)
+}
+
+/// Removes a file or a folder with all that is in it, if it is there.
+///
+/// # Errors
+/// It cannot be removed.
+pub(crate) fn remove(path: &Path) -> Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(there) if there.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),

@@ -65,7 +65,7 @@ const EMULATED_PROCESSORS_IN_FULL: NonZeroUsize = NonZeroUsize::new(2).expect("t
 /// Flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Longer campaigns too: simulations in release mode, a minute of hostile bytes for every parser, 100,000 connections and 10,000 requests of every ending, the example on Pingora, licences and sources of all dependencies
+    /// Longer campaigns too: simulations in release mode, a minute of hostile bytes for every parser, 100,000 connections and 10,000 requests of every ending, the package under systemd in an emulated Debian, the example on Pingora, licences and sources of all dependencies
     #[arg(long)]
     full: bool,
     /// Only these [default: all]
@@ -273,6 +273,7 @@ fn full(report: &mut Report) {
         let mut command = cargo(&["test", "--package", "governor-user", "--features", "native-histograms", "--lib"]);
         tally::tests(command.arg("metrics::"))
     });
+    report.step("systemd", || one(vm::systemd_step()));
     report.step("bare", bare_setup);
     report.step("pingora", pingora::run);
     report.step("deny", deny::run);
@@ -280,8 +281,12 @@ fn full(report: &mut Report) {
 
 /// The set-up on a minimal Debian counts as one test.
 fn bare_setup() -> Tally {
-    let done = exec::target_folder().and_then(|target| bare::xtask(&target.join("bare"), &["setup"]));
-    match done {
+    one(exec::target_folder().and_then(|target| bare::xtask(&target.join("bare"), &["setup"])))
+}
+
+/// What counts as one test.
+fn one(outcome: Result<()>) -> Tally {
+    match outcome {
         Ok(()) => Tally { passed: 1, ..Tally::default() },
         Err(error) => {
             say(format_args!("{error:#}"));

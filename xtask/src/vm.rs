@@ -18,6 +18,7 @@ mod reached;
 mod ready;
 mod release;
 mod series;
+mod systemd;
 mod verdict;
 
 use crate::{exec, setup};
@@ -61,6 +62,9 @@ pub(crate) struct Args {
     /// Longest silence of one machine, in seconds, before it is killed
     #[arg(long, value_name = "N", default_value_t = PATIENCE)]
     patience: u64,
+    /// Instead of the kernel tests: the package under a real systemd, in an emulated Debian; needs root
+    #[arg(long, conflicts_with_all = ["series", "readme", "tests"])]
+    systemd: bool,
     /// Processors of each machine
     #[arg(long, value_name = "N", default_value_t = PROCESSORS)]
     processors: NonZeroUsize,
@@ -138,6 +142,9 @@ impl Wanted {
 /// # Errors
 /// When a test failed in a machine, or a machine failed. A series that cannot be had is no error.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.systemd {
+        return systemd::run(args.update, args.processors, Duration::from_secs(args.patience));
+    }
     let named = |series: &&Series| args.series.is_empty() || args.series.iter().any(|name| name == series.name);
     let wanted = |series: &'static Series| Wanted::new(series, args.tests.clone());
     let rows = boot(&series::ALL.iter().filter(named).map(wanted).collect::<Vec<_>>(), args)?;
@@ -158,8 +165,25 @@ pub(crate) fn step(shares: &[Share], processors: NonZeroUsize) -> Result<Count> 
         Some(Wanted::new(series, share.tests.arguments()))
     };
     let (series, tests) = (Vec::new(), Vec::new());
-    let args = Args { series, update: false, readme: false, patience: PATIENCE, processors, at_once: None, tests };
+    let args = Args {
+        series,
+        update: false,
+        readme: false,
+        patience: PATIENCE,
+        systemd: false,
+        processors,
+        at_once: None,
+        tests,
+    };
     report(&boot(&shares.iter().filter_map(wanted).collect::<Vec<_>>(), &args)?, false)
+}
+
+/// The package under systemd, as a step of `cargo xtask test`.
+///
+/// # Errors
+/// The machine cannot be made here, or the trial fails.
+pub(crate) fn systemd_step() -> Result<()> {
+    systemd::run(false, PROCESSORS, Duration::from_secs(PATIENCE))
 }
 
 /// Runs the machines.

@@ -35,9 +35,10 @@ const NEEDS: [Need; 9] = [
 ];
 
 /// What only `cargo xtask test --full` needs.
-const FULL_NEEDS: [Need; 2] = [
+const FULL_NEEDS: [Need; 3] = [
     (Probe::Program("cmake"), "cmake", "the compression library of the Pingora example is built with it"),
-    (Probe::Program("debootstrap"), "debootstrap", "the set-up is tried in a minimal Debian made by it"),
+    (Probe::Program("debootstrap"), "debootstrap", "set-up and package are tried in a minimal Debian made by it"),
+    (Probe::Program("mke2fs"), "e2fsprogs", "the disk of an emulated Debian is made by it"),
 ];
 
 /// Asked by Debian's packages before they start a service (deb-policy-rc.d: 101 forbids it).

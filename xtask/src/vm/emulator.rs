@@ -28,6 +28,20 @@ pub(super) struct Emulator {
     pub(super) busybox: PathBuf,
 }
 
+/// A machine to run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Machine<'a> {
+    /// Compressed kernel.
+    pub(super) kernel: &'a Path,
+    pub(super) initramfs: &'a Path,
+    /// Image of its disk, `/dev/vda`; written to.
+    pub(super) disk: Option<&'a Path>,
+    pub(super) processors: NonZeroUsize,
+    /// Longest silence: a longer one ends it. How long a whole run takes depends on what else this machine does, and a test
+    /// that hangs is silent.
+    pub(super) patience: Duration,
+}
+
 /// How a machine ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -59,30 +73,28 @@ impl Emulator {
         Self::present(store).with_context(|| format!("{} or {BUSYBOX} lack their program; they changed", QEMU.1))
     }
 
-    /// Runs one machine; what it says goes to the file `console`. One that says nothing for `patience` is killed: how
-    /// long a whole run takes depends on what else this machine does, and a test that hangs is silent.
-    pub(super) fn run(
-        &self,
-        (image, initramfs): (&Path, &Path),
-        processors: NonZeroUsize,
-        console: &Path,
-        patience: Duration,
-    ) -> Result<End> {
+    /// Runs one machine to its end; what it says goes to the file `console`.
+    pub(super) fn run(&self, machine: Machine<'_>, console: &Path) -> Result<End> {
         let said = File::create(console).with_context(|| format!("cannot create {}", console.display()))?;
         let mut command = self.command();
         command
             // Software emulation, because it works everywhere; KVM inside a virtual machine often does not.
             .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-m", "2G", "-smp"])
-            .arg(processors.to_string())
+            .arg(machine.processors.to_string())
             .args(["-display", "none", "-monitor", "none", "-serial", "stdio", "-nic", "none", "-no-reboot"])
             .arg("-kernel")
-            .arg(image)
+            .arg(machine.kernel)
             .arg("-initrd")
-            .arg(initramfs)
+            .arg(machine.initramfs)
             .args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off"])
             .stdin(Stdio::null())
             .stderr(said.try_clone()?)
             .stdout(said.try_clone()?);
+        if let Some(disk) = machine.disk {
+            let mut drive = OsString::from("if=virtio,format=raw,cache=unsafe,file=");
+            drive.push(disk);
+            command.arg("-drive").arg(drive);
+        }
         let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         let mut last = (Instant::now(), 0);
         loop {
@@ -93,7 +105,7 @@ impl Emulator {
             if length > last.1 {
                 last = (Instant::now(), length);
             }
-            if last.0.elapsed() > patience {
+            if last.0.elapsed() > machine.patience {
                 child.kill()?;
                 child.wait()?;
                 return Ok(End::TimedOut);

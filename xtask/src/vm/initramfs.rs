@@ -48,13 +48,27 @@ pub(super) fn common(busybox: &Path, program: &Program, scratch: &Path) -> Resul
 pub(super) fn of_kernel(kernel: &Kernel, series: &Series, arguments: &[String]) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
     archive.file("/settings", settings(series, arguments).as_bytes());
+    modules(&mut archive, kernel, &MODULES)?;
+    Ok(archive.finish())
+}
+
+/// All of a machine that finds the rest on its disk: busybox, an init, and modules of the kernel in the order they are loaded.
+pub(super) fn of_disk(busybox: &Path, init: &[u8], kernel: &Kernel, names: &[&str]) -> Result<Vec<u8>> {
+    let mut archive = Archive::default();
+    archive.file("/init", init);
+    archive.file("/bin/busybox", &read(busybox)?);
+    modules(&mut archive, kernel, names)?;
+    Ok(archive.finish())
+}
+
+fn modules(archive: &mut Archive, kernel: &Kernel, names: &[&str]) -> Result<()> {
     archive.folder("/modules");
-    for (index, path) in MODULES.iter().filter_map(|name| kernel.module(name)).enumerate() {
+    for (index, path) in names.iter().filter_map(|name| kernel.module(name)).enumerate() {
         // Numbered, because the shell loads them in the order of their names.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        archive.file(&format!("/modules/{index}-{name}"), &read(&path)?);
+        archive.file(&format!("/modules/{index:02}-{name}"), &read(&path)?);
     }
-    Ok(archive.finish())
+    Ok(())
 }
 
 /// Variables of the shell that runs the tests.

@@ -1,7 +1,7 @@
 //! Runs machines, some at a time, and judges each by what its console says.
 
 use super::console;
-use super::emulator::{Emulator, End};
+use super::emulator::{Emulator, End, Machine};
 use super::initramfs;
 use super::kernel::Kernel;
 use super::progress;
@@ -71,7 +71,14 @@ fn boot(series: &Series, kernel: &Kernel, emulator: &Emulator, room: &Room<'_>) 
     progress(format_args!("boot {} ({}) …", series.name, kernel.version));
     let console = folder.join("console.log");
     let started = Instant::now();
-    let end = emulator.run((&kernel.image, &initramfs), room.processors, &console, room.patience)?;
+    let machine = Machine {
+        kernel: &kernel.image,
+        initramfs: &initramfs,
+        disk: None,
+        processors: room.processors,
+        patience: room.patience,
+    };
+    let end = emulator.run(machine, &console)?;
     let seconds = started.elapsed().as_secs_f64();
     let text = fs::read(&console).with_context(|| format!("cannot read {}", console.display()))?;
     let text = String::from_utf8_lossy(&text);
@@ -92,7 +99,7 @@ fn boot(series: &Series, kernel: &Kernel, emulator: &Emulator, room: &Room<'_>) 
 }
 
 /// The end of a console, marked so that nobody takes its lines for this command's own.
-fn show(text: &str, console: &Path, end: End) {
+pub(super) fn show(text: &str, console: &Path, end: End) {
     let lines: Vec<&str> = text.lines().collect();
     for line in lines.get(lines.len().saturating_sub(SHOWN_LINES)..).unwrap_or_default() {
         progress(format_args!("  | {}", line.trim_end()));
