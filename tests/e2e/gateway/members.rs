@@ -95,7 +95,8 @@ fn a_providers_refusal_that_nobody_can_take_over_passes_as_it_is_but_for_its_ori
     let id = refused.header("x-governor-decision").unwrap().to_owned();
     assert_eq!(daemon.get(&format!("/v1/explain/{id}"))["reason"], "all_cooling");
     let seconds: u64 = refused.header("retry-after").unwrap().parse().unwrap();
-    assert!((280..=301).contains(&seconds), "{}", refused.head);
+    // Up to 12 s more spread a crowd that waits for one reset.
+    assert!((280..=313).contains(&seconds), "{}", refused.head);
     assert_eq!(stats(upstream.address)["refused_cooling_total"], 2);
     daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0);
 }
