@@ -68,7 +68,7 @@ async fn a_suspended_key_is_refused_whatever_the_modes_say_and_what_runs_goes_on
     daemon.wait_for("/v1/pools", |pools| pools[0]["parked"] == 1);
     assert_eq!(put(&daemon, &hash(&governor, "batch"), &json!({ "suspend": true, "for_seconds": 600 })).0, 200);
     let refused = soon(waiting).await.unwrap().unwrap_err();
-    assert_eq!((refused.status(), refused.reason()), (429, "suspended"));
+    assert_eq!((refused.status(), refused.reason()), (403, "suspended"));
     assert_eq!(refusal(&governor, "batch", Duration::ZERO).await.reason(), "suspended");
     assert_eq!(daemon.get("/v1/pools")[0]["in_flight"], 1);
     let key = daemon.get("/v1/keys")[0].clone();

@@ -93,7 +93,7 @@ pub struct Grant<S = String> {
 /// A refusal by limit or overload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shed {
-    /// HTTP status for the client: 429 or 529.
+    /// HTTP status for the client: 429 or 529; 403 for a suspended key, where waiting does not help.
     pub status: u16,
     /// Which level refused.
     pub origin: Origin,

@@ -104,10 +104,10 @@ impl Engine {
         Some((Refusal { limit, ..Refusal::new(reason, origin, 429) }, self.node.caps_mode))
     }
 
-    /// The refusal of a key that an operator suspended.
+    /// The refusal of a key that an operator suspended: 403, because API clients retry a 429 by themselves.
     pub(crate) fn suspended(&self, holder: Holder) -> Refusal {
         let over = self.parties.key_of(holder).and_then(|key| self.parties.settings.overrides.get(&key));
-        Refusal { back: over.and_then(|over| over.until), ..Refusal::new(Reason::Suspended, Origin::Key, 429) }
+        Refusal { back: over.and_then(|over| over.until), ..Refusal::new(Reason::Suspended, Origin::Key, 403) }
     }
 
     /// The ceiling of a holder's class, raised by the org's tier. Asks for the tier when the base is reached; nobody waits

@@ -18,7 +18,8 @@ impl Model {
         let exhausted = self.pools[index(w.pool.0)].policy.exhausted_status;
         match (reason, origin) {
             (Reason::FairShare, _) if matches!(self.unit(w), Some(Unit::Org(_))) => (Origin::Org, 429),
-            (Reason::FairShare | Reason::KeyQueueFull | Reason::Suspended, _) => (Origin::Key, 429),
+            (Reason::FairShare | Reason::KeyQueueFull, _) => (Origin::Key, 429),
+            (Reason::Suspended, _) => (Origin::Key, 403),
             (Reason::PoolExhausted | Reason::SubCapacity, _) => (Origin::Pool, exhausted),
             (Reason::AllCooling, _) => (Origin::Upstream, 429),
             (Reason::NodeCap | Reason::Overload, _) | (Reason::QueueFull, Some(Origin::Node)) => (Origin::Node, 529),

@@ -54,7 +54,8 @@ fn caps_and_suspended_keys_are_decided_the_same() {
     let below = Numbers { limited: 49, key_in_flight: 49, unit_in_flight: 49, ..capped };
     assert_ne!(replay(&record("key_cap", "key", below)), Verdict::Same);
     let suspended = Numbers { share: 98, in_flight: 60, ..split() };
-    assert_eq!(replay(&record("suspended", "key", suspended)), Verdict::Same);
+    let refused = Decision { status: 403, ..record("suspended", "key", suspended) };
+    assert_eq!(replay(&refused), Verdict::Same);
     let overloaded = Decision { status: 529, ..record("overload", "node", suspended) };
     assert_eq!(replay(&overloaded), Verdict::Same);
 }

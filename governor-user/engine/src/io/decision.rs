@@ -89,7 +89,7 @@ pub struct Decision {
     pub reason: Reason,
     /// Which level.
     pub origin: Origin,
-    /// HTTP status: 429 or 529.
+    /// HTTP status: 429 or 529; 403 for a suspended key.
     pub status: u16,
     /// When to try again, in whole milliseconds: 1–60 s, and longer only where an upstream named its reset.
     pub retry_after: Duration,

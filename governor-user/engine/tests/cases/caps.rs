@@ -240,8 +240,8 @@ fn a_key_that_is_suspended_is_refused_where_it_waits_too_and_what_it_runs_goes_o
     assert!(is_parked(&world.ask_for(1)));
     let outputs =
         world.put(Input::Override { key: KeyId(1), with: Some(Override { suspend: true, ..Override::default() }) });
-    assert_eq!(shed(&outputs), (Reason::Suspended, Origin::Key, 429));
-    assert_eq!(shed(&world.ask_for(1)), (Reason::Suspended, Origin::Key, 429));
+    assert_eq!(shed(&outputs), (Reason::Suspended, Origin::Key, 403));
+    assert_eq!(shed(&world.ask_for(1)), (Reason::Suspended, Origin::Key, 403));
     assert_eq!(world.in_flight(), 1);
     world.release(running);
     lease(&world.ask_for(2));

@@ -36,7 +36,7 @@ pub struct Decision {
     pub reason: String,
     /// Which level refused: `key`, `org`, `pool`, `node`, `fleet` or `upstream`.
     pub origin: String,
-    /// HTTP status: 429 or 529.
+    /// HTTP status: 429 or 529; 403 for a suspended key.
     pub status: u16,
     /// When the client was told to try again, in seconds.
     pub retry_after_seconds: f64,
