@@ -382,7 +382,7 @@ fn a_raw_key_is_hashed_as_the_client_library_hashes_it() {
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let _entered = runtime.enter();
-    let secret = governor_client::NodeSecret::new(b"shared secret");
+    let secret = governor_client::NodeSecret::new(b"shared secret").unwrap();
     let config = governor_client::Config { secret, ..governor_client::Config::new("/nonexistent/proxy.sock") };
     let expected = format!("{}\n", governor_client::Governor::start(config).key(b"sk-123"));
     let folder = tempfile::TempDir::new().unwrap();

@@ -65,7 +65,8 @@ pub(crate) async fn busy() -> Busy {
 
 /// A client that has greeted the daemon.
 pub(crate) async fn client(daemon: &Daemon) -> Governor {
-    let config = Config { name: "gateway".to_owned(), secret: NodeSecret::new(b"cli"), ..Config::new(daemon.socket()) };
+    let config =
+        Config { name: "gateway".to_owned(), secret: NodeSecret::new(b"cli").unwrap(), ..Config::new(daemon.socket()) };
     let governor = Governor::start(config);
     let mut connected = governor.connected();
     soon(connected.wait_for(|connected| *connected)).await.unwrap();

@@ -38,7 +38,7 @@ pub(crate) async fn back(governor: &Governor, daemon: &Daemon) {
 
 /// How the tests' clients are set up.
 pub(crate) fn config(socket: &Path) -> Config {
-    Config { name: "test".to_owned(), secret: NodeSecret::new(b"e2e"), ..Config::new(socket) }
+    Config { name: "test".to_owned(), secret: NodeSecret::new(b"e2e").unwrap(), ..Config::new(socket) }
 }
 
 /// One ordinary request of a key.

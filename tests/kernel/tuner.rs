@@ -227,7 +227,8 @@ async fn a_full_queue_in_front_of_an_idle_proxy_is_given_room_and_costs_no_reque
     );
     let daemon = setup(&format!("{ADDRESS}:{port}"), &policy, "").start();
     watches(&daemon, &namespace, 1);
-    let config = Config { name: "idle".to_owned(), secret: NodeSecret::new(b"tuner"), ..Config::new(daemon.socket()) };
+    let config =
+        Config { name: "idle".to_owned(), secret: NodeSecret::new(b"tuner").unwrap(), ..Config::new(daemon.socket()) };
     let governor = Governor::start(config);
     let mut connected = governor.connected();
     connected.wait_for(|connected| *connected).await.unwrap();

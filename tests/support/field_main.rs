@@ -87,7 +87,7 @@ fn is_waiting(listener: &TcpListener) -> Outcome<bool> {
 async fn admit(socket: &Path, pool: &str) -> Outcome<()> {
     let governor = Governor::start(Config {
         name: "test-field".to_owned(),
-        secret: NodeSecret::new(b"test-field"),
+        secret: NodeSecret::new(b"test-field").expect("it is not empty"),
         ..Config::new(socket)
     });
     let mut connected = governor.connected();

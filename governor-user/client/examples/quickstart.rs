@@ -26,7 +26,7 @@ async fn serve(socket: &Path, listener: TcpListener) -> anyhow::Result<()> {
     // guide: begin
     use governor_client::tower::{Connection, GovernorLayer, axum::Listener};
     use governor_client::{Config, Governor, NodeSecret};
-    let secret = NodeSecret::new(std::env::var("NODE_SECRET")?.as_bytes());
+    let secret = NodeSecret::new(std::env::var("NODE_SECRET")?.as_bytes())?;
     let governor = Governor::start(Config { secret, ..Config::new(socket) });
     let admission = GovernorLayer::new(governor, "chat");
     let app = Router::new().route("/healthz", get(|| async { "ok\n" })).fallback(forward);

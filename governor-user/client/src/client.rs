@@ -61,6 +61,11 @@ impl Governor {
         KeyHash(hash)
     }
 
+    /// One more POST passes without a slot; how many did.
+    pub(crate) fn count_unlisted(&self) -> u64 {
+        self.queue.counters().unlisted.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// The way to the session.
     pub(crate) fn queue(&self) -> &Queue {
         &self.queue
@@ -187,6 +192,8 @@ pub struct Stats {
     pub registered_total: u64,
     /// Leases revoked by the daemon.
     pub revoked_total: u64,
+    /// POSTs that a layer let pass without a slot because no route lists them.
+    pub unlisted_total: u64,
 }
 
 /// The live form of [`Stats`].
@@ -201,6 +208,7 @@ pub(crate) struct Counters {
     pub(crate) fallback_refusals: AtomicU64,
     pub(crate) registered: AtomicU64,
     pub(crate) revoked: AtomicU64,
+    pub(crate) unlisted: AtomicU64,
 }
 
 impl Counters {
@@ -215,6 +223,7 @@ impl Counters {
             fallback_refusals_total: self.fallback_refusals.load(Ordering::Relaxed),
             registered_total: self.registered.load(Ordering::Relaxed),
             revoked_total: self.revoked.load(Ordering::Relaxed),
+            unlisted_total: self.unlisted.load(Ordering::Relaxed),
         }
     }
 }

@@ -64,10 +64,14 @@ pub enum Fallback {
 pub struct NodeSecret(Arc<[u8]>);
 
 impl NodeSecret {
-    /// A secret shared by the workers of one deployment. Any length; 32 random bytes are good.
-    #[must_use]
-    pub fn new(bytes: &[u8]) -> Self {
-        Self(bytes.into())
+    /// A secret shared by the workers of one deployment. 32 random bytes are good.
+    ///
+    /// # Errors
+    ///
+    /// [`EmptySecret`] for one without any byte but white space: with a variable that is set to nothing, everybody who
+    /// knows an API key could compute its hash.
+    pub fn new(bytes: &[u8]) -> Result<Self, EmptySecret> {
+        if bytes.trim_ascii().is_empty() { Err(EmptySecret) } else { Ok(Self(bytes.into())) }
     }
 
     /// A secret of this process alone: right for one worker, wrong for several that share pools.
@@ -80,6 +84,11 @@ impl NodeSecret {
         &self.0
     }
 }
+
+/// A node secret of no bytes, or of white space only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node secret is empty: set the same random bytes (32 are good) for every worker that shares a pool")]
+pub struct EmptySecret;
 
 impl fmt::Debug for NodeSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -34,7 +34,8 @@ enum Cause {
 
 impl Refused {
     /// HTTP status for the API client: 429 (the caller's own limit, or the pool is full), 529 (the node is overloaded or
-    /// the governor is away), or 400 for a request that can never be valid.
+    /// the governor is away), 403 (an operator suspended the key: waiting does not help), or 400 for a request that can
+    /// never be valid.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status
@@ -95,14 +96,15 @@ impl Refused {
     }
 
     pub(crate) fn shed(shed: Shed) -> Self {
-        // A status that is neither is a daemon's fault; the client must not see it as a success or a redirect.
-        let status = if shed.status == 529 { 529 } else { 429 };
+        // Any other status is a daemon's fault; the client must not see it as a success or a redirect.
+        let status = if matches!(shed.status, 403 | 529) { shed.status } else { 429 };
+        let retry_after = (status != 403).then(|| Duration::from_millis(shed.retry_after_ms.into()));
         Self {
             cause: Cause::Shed,
             status,
             origin: Some(shed.origin),
             reason: shed.reason,
-            retry_after: Some(Duration::from_millis(shed.retry_after_ms.into())),
+            retry_after,
             decision: Some(shed.decision),
             detail: shed.detail,
             quota: shed.quota,

@@ -60,7 +60,7 @@ pub mod tower;
 
 pub use ask::AcquireRequest;
 pub use client::{Governor, Stats, TierAsks};
-pub use config::{Config, Fallback, NodeSecret};
+pub use config::{Config, EmptySecret, Fallback, NodeSecret};
 pub use error::Refused;
 pub use lease::{Lease, LeaseHandle, NotResumed, Suspended};
 pub use signals::Signals;

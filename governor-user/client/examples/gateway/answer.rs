@@ -20,9 +20,21 @@ pub(crate) fn problem(head: &Parts, status: StatusCode, message: &str) -> Respon
     };
     let body = match Dialect::of(head) {
         Dialect::Anthropic => json!({"type": "error", "error": {"type": kind, "message": message}}),
+        Dialect::Gemini => json!({"error": {"code": status.as_u16(), "message": message, "status": google(status)}}),
         Dialect::OpenAi | Dialect::Plain => {
             json!({"error": {"message": message, "type": kind, "param": null, "code": null}})
         }
     };
     (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body.to_string()).into_response()
+}
+
+/// The name of a status in Google's errors.
+fn google(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::UNAUTHORIZED => "UNAUTHENTICATED",
+        StatusCode::TOO_MANY_REQUESTS => "RESOURCE_EXHAUSTED",
+        StatusCode::GATEWAY_TIMEOUT => "DEADLINE_EXCEEDED",
+        _ if status.is_client_error() => "INVALID_ARGUMENT",
+        _ => "UNAVAILABLE",
+    }
 }

@@ -4,7 +4,6 @@
 use crate::answer::problem;
 use crate::drain::Drain;
 use crate::headers::end_to_end;
-use crate::reset::reset;
 use crate::seat::{Admission, Seat, Setback};
 use crate::upgrade;
 use crate::upstream::{Failure, Upstream};
@@ -14,12 +13,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use governor_client::LeaseHandle;
+use governor_client::http::reset::reset_after;
 use governor_client::http::routes::{Route, of};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use jiff::Timestamp;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// A request is kept in memory until its answer begins, because it may have to be sent twice.
 const LONGEST_REQUEST: usize = 8 * 1024 * 1024;
@@ -126,7 +125,7 @@ fn setback(tried: &Result<Response<Incoming>, Failure>) -> Option<Setback> {
 /// 429 is about the account; 529, and OpenAI's 503, are about the provider.
 fn refusal(status: StatusCode, headers: &HeaderMap) -> Option<Setback> {
     match status.as_u16() {
-        429 => Some(Setback::RateLimited(reset(headers, Timestamp::now()))),
+        429 => Some(Setback::RateLimited(reset_after(headers, SystemTime::now()))),
         503 | 529 => Some(Setback::Overloaded),
         _ => None,
     }

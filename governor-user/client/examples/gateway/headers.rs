@@ -1,7 +1,8 @@
 //! Which headers of a message are meant for its final reader, and which for one connection only.
 
-use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, UPGRADE};
+use axum::http::header::{CONNECTION, CONTENT_LENGTH, HOST, UPGRADE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use governor_client::tower::CREDENTIAL_HEADERS;
 
 /// How the provider is told whose slot to use, in place of the client's key.
 pub(crate) const ACCOUNT: HeaderName = HeaderName::from_static("x-account");
@@ -35,7 +36,7 @@ pub(crate) fn end_to_end(headers: &HeaderMap) -> HeaderMap {
 pub(crate) fn for_provider(headers: &HeaderMap, account: Option<&str>) -> HeaderMap {
     let mut headers = end_to_end(headers);
     // The client's key ends here; the account's own key takes its place at a real provider.
-    for name in [AUTHORIZATION, HeaderName::from_static("x-api-key"), ACCOUNT, HOST, CONTENT_LENGTH] {
+    for name in CREDENTIAL_HEADERS.into_iter().chain([ACCOUNT, HOST, CONTENT_LENGTH]) {
         headers.remove(name);
     }
     if let Some(account) = account.and_then(|account| HeaderValue::from_str(account).ok()) {
@@ -77,6 +78,8 @@ mod tests {
             &headers(&[
                 ("authorization", "Bearer sk-1"),
                 ("x-api-key", "sk-1"),
+                ("api-key", "sk-1"),
+                ("x-goog-api-key", "sk-1"),
                 ("x-account", "acct-09"),
                 ("host", "g"),
             ]),

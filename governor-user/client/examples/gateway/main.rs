@@ -14,7 +14,6 @@ mod headers;
 mod nested;
 mod page;
 mod pools;
-mod reset;
 mod seat;
 mod upgrade;
 mod upstream;

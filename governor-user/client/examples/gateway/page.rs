@@ -40,6 +40,7 @@ pub(crate) async fn metrics(State(figures): State<Figures>) -> String {
         ("gateway_websockets", "gauge", u64::try_from(drain.staying()).unwrap_or(u64::MAX)),
         ("gateway_fallback_grants_total", "counter", stats.fallback_grants_total),
         ("gateway_fallback_refusals_total", "counter", stats.fallback_refusals_total),
+        ("gateway_unlisted_total", "counter", stats.unlisted_total),
     ];
     if let Some(node) = signals.read() {
         rows.push(("gateway_node_pressure_permille", "gauge", node.overload.pressure.into()));

@@ -87,9 +87,20 @@ fn uri(authority: &Authority, asked: &Uri) -> Uri {
     parts.scheme = Some(Scheme::HTTP);
     parts.authority = Some(authority.clone());
     // `OPTIONS *` and `CONNECT host` have no path to forward.
-    let path = parts.path_and_query.filter(|path| path.as_str().starts_with('/'));
+    let path = parts.path_and_query.filter(|path| path.as_str().starts_with('/')).map(without_key);
     parts.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
     Uri::from_parts(parts).expect("a URI with scheme, authority and path is complete")
+}
+
+/// The client's key ends here, also where Google's clients put it: into the query.
+fn without_key(asked: PathAndQuery) -> PathAndQuery {
+    let Some(query) = asked.query().filter(|query| query.split('&').any(|pair| pair.starts_with("key="))) else {
+        return asked;
+    };
+    let kept: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("key=")).collect();
+    let mark = if kept.is_empty() { "" } else { "?" };
+    let path = format!("{}{mark}{}", asked.path(), kept.join("&"));
+    path.parse().expect("a part of a valid query is valid")
 }
 
 #[cfg(test)]
@@ -101,6 +112,11 @@ mod tests {
         for (asked, sent) in [
             ("/v1/messages?beta=true", "http://127.0.0.1:9/v1/messages?beta=true"),
             ("http://elsewhere/v1/models", "http://127.0.0.1:9/v1/models"),
+            (
+                "/v1beta/models/m:generateContent?alt=sse&key=sk-1",
+                "http://127.0.0.1:9/v1beta/models/m:generateContent?alt=sse",
+            ),
+            ("/v1beta/models?key=sk-1", "http://127.0.0.1:9/v1beta/models"),
             ("*", "http://127.0.0.1:9/"),
             ("elsewhere:443", "http://127.0.0.1:9/"),
         ] {

@@ -2,14 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::error_type;
+use super::{decision_id, error_type};
 use crate::error::Refused;
 
-/// `overloaded_error` for 529, `rate_limit_error` for 429, with governor's own reason beside it.
+/// `overloaded_error` for 529, `rate_limit_error` for 429, `permission_error` for 403, with governor's own reason beside it.
 pub(super) fn body(refused: &Refused) -> Value {
-    json!({ "type": "error", "error": {
+    let mut body = json!({ "type": "error", "error": {
         "type": error_type(refused),
         "message": refused.detail(),
         "reason": refused.reason(),
-    } })
+    } });
+    if let (Some(body), Some(id)) = (body.as_object_mut(), decision_id(refused)) {
+        body.insert("request_id".to_owned(), id.into());
+    }
+    body
 }

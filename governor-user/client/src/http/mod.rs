@@ -1,9 +1,12 @@
 //! How a refusal looks to an API client: status, headers and a body in the dialect of the provider whose route was
-//! called. Decides nothing about admission.
+//! called; and what an upstream's own refusal says ([`reset`]). Decides nothing about admission.
 
 mod anthropic;
+mod gemini;
 mod openai;
+pub(crate) mod percent;
 mod rate_limit;
+pub mod reset;
 pub mod routes;
 
 use std::time::Duration;
@@ -25,6 +28,15 @@ pub const ORIGIN: HeaderName = HeaderName::from_static("x-governor-origin");
 /// Id that `governorctl explain` answers.
 pub const DECISION: HeaderName = HeaderName::from_static("x-governor-decision");
 
+/// `false` where waiting cannot help. OpenAI's and Anthropic's clients obey it before the status.
+pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
+/// Where OpenAI's clients look for the id that their users report; here the decision's.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The same for Anthropic's clients.
+pub const ANTHROPIC_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+
 /// What is left of the limit that refused, and when to come back
 /// ([draft-ietf-httpapi-ratelimit-headers](https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/)).
 pub const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -34,12 +46,22 @@ pub const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-pol
 
 /// Headers a refusal may carry, for a CORS layer's list of exposed headers: without it a browser hides them from its
 /// page. Refusals name them themselves as well.
-pub const EXPOSED_HEADERS: [HeaderName; 6] =
-    [header::RETRY_AFTER, RETRY_AFTER_MS, RATE_LIMIT, RATE_LIMIT_POLICY, ORIGIN, DECISION];
+pub const EXPOSED_HEADERS: [HeaderName; 9] = [
+    header::RETRY_AFTER,
+    RETRY_AFTER_MS,
+    SHOULD_RETRY,
+    RATE_LIMIT,
+    RATE_LIMIT_POLICY,
+    ORIGIN,
+    DECISION,
+    REQUEST_ID,
+    ANTHROPIC_REQUEST_ID,
+];
 
 /// `EXPOSED_HEADERS` as one value.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "retry-after, retry-after-ms, ratelimit, ratelimit-policy, x-governor-origin, x-governor-decision",
+    "retry-after, retry-after-ms, x-should-retry, ratelimit, ratelimit-policy, x-governor-origin, x-governor-decision, \
+     x-request-id, request-id",
 );
 
 /// Marks a response, by its extensions, as a refusal of this gateway's own, so that it is not taken for the upstream's. A
@@ -54,6 +76,8 @@ pub enum Dialect {
     OpenAi,
     /// `{"type":"error","error":{"type",…}}`.
     Anthropic,
+    /// `{"error":{"code","status","details",…}}`: Google's own routes.
+    Gemini,
     /// A flat object of our own, for routes of neither.
     Plain,
 }
@@ -65,8 +89,9 @@ impl Dialect {
         if head.headers.contains_key("anthropic-version") {
             return Self::Anthropic;
         }
-        match routes::endpoint(head.uri.path()) {
-            Some("messages") => Self::Anthropic,
+        match routes::row(head.uri.path()) {
+            Some((_, "messages")) => Self::Anthropic,
+            Some((suffix, _)) if suffix.starts_with("/*:") => Self::Gemini,
             Some(_) => Self::OpenAi,
             None => Self::Plain,
         }
@@ -79,6 +104,7 @@ pub fn refusal(refused: &Refused, dialect: Dialect, allow_origin: Option<&Header
     let body = match dialect {
         Dialect::OpenAi => openai::body(refused),
         Dialect::Anthropic => anthropic::body(refused),
+        Dialect::Gemini => gemini::body(refused),
         Dialect::Plain => plain(refused),
     };
     let mut response = Response::new(Bytes::from(body.to_string()));
@@ -91,14 +117,20 @@ pub fn refusal(refused: &Refused, dialect: Dialect, allow_origin: Option<&Header
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Some(retry_after) = refused.retry_after() {
-        insert_retry_after(headers, retry_after);
-        rate_limit::insert(headers, refused, whole_seconds(retry_after));
+    match refused.retry_after() {
+        Some(retry_after) => {
+            insert_retry_after(headers, retry_after);
+            rate_limit::insert(headers, refused, whole_seconds(retry_after));
+        }
+        None => drop(headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"))),
     }
     if let Some(origin) = refused.origin() {
         headers.insert(ORIGIN, HeaderValue::from_static(origin.as_str()));
     }
     if let Some(id) = decision_id(refused).and_then(|id| HeaderValue::try_from(id).ok()) {
+        for name in [REQUEST_ID, ANTHROPIC_REQUEST_ID] {
+            headers.insert(name, id.clone());
+        }
         headers.insert(DECISION, id);
     }
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
@@ -147,11 +179,13 @@ fn decision_id(refused: &Refused) -> Option<String> {
     refused.decision().map(|id| format!("{id:016x}"))
 }
 
-/// `overloaded_error`, `rate_limit_error` or `invalid_request_error`: the types both providers' clients know.
+/// `overloaded_error`, `rate_limit_error`, `permission_error` or `invalid_request_error`: the types both providers'
+/// clients know.
 fn error_type(refused: &Refused) -> &'static str {
     match refused.status() {
         529 => "overloaded_error",
         429 => "rate_limit_error",
+        403 => "permission_error",
         _ => "invalid_request_error",
     }
 }

@@ -15,13 +15,16 @@ pub enum Route {
     Exempt,
     /// Never takes a slot, but may last for hours: counted apart, with a cap of its own.
     ExemptStream,
-    /// Not in the table: passes like exempt work. Governor limits what is known to cost upstream capacity, and a
-    /// gateway names routes of its own with [`GovernorLayer::routes`](crate::tower::GovernorLayer::routes).
+    /// Not in the table: passes without a slot, because only what is listed is known to cost upstream capacity. A POST is
+    /// counted in [`Stats::unlisted_total`](crate::Stats::unlisted_total) and logged, so that a provider's new endpoint is
+    /// noticed. [`GovernorLayer::count_unlisted`](crate::tower::GovernorLayer::count_unlisted) lets them all take slots,
+    /// [`GovernorLayer::routes`](crate::tower::GovernorLayer::routes) names routes of the gateway's own.
     Unlisted,
 }
 
 /// Path suffixes whose POSTs are counted, and the endpoint class of each. A suffix matches whole segments from the end,
-/// whatever prefix a gateway mounts them under (`/v1`, `/openai/v1`, a tenant); `*` is any one segment.
+/// whatever prefix a gateway mounts them under (`/v1`, `/openai/v1`, a tenant); `*` is any one segment, `*:verb` one that
+/// ends in `:verb`, as Google names its methods. Another case of the letters counts the same.
 pub const COUNTED: &[(&str, &str)] = &[
     ("/chat/completions", "chat"),
     ("/completions", "completions"),
@@ -43,14 +46,35 @@ pub const COUNTED: &[(&str, &str)] = &[
     ("/ai/language-model", "ai_sdk"),
     ("/ai/embedding-model", "ai_sdk"),
     ("/ai/image-model", "ai_sdk"),
+    ("/*:generateContent", "generate_content"),
+    ("/*:streamGenerateContent", "generate_content"),
+    ("/*:embedContent", "embeddings"),
+    ("/*:batchEmbedContents", "embeddings"),
+    ("/*:predict", "predict"),
+    ("/*:predictLongRunning", "videos"),
+    ("/*:rawPredict", "messages"),
+    ("/*:streamRawPredict", "messages"),
 ];
 
 /// Path suffixes that are counted when a WebSocket is opened there, beside those of [`COUNTED`].
 pub const COUNTED_SOCKETS: &[(&str, &str)] = &[("/realtime", "realtime")];
 
-/// Path suffixes that are exempt for every method.
-pub const EXEMPT: &[&str] =
-    &["/health", "/healthz", "/livez", "/ready", "/readyz", "/metrics", "/models", "/docs", "/openapi.json"];
+/// Path suffixes that are exempt for every method. Counting the tokens of a prompt generates nothing and has limits of its
+/// own upstream.
+pub const EXEMPT: &[&str] = &[
+    "/health",
+    "/healthz",
+    "/livez",
+    "/ready",
+    "/readyz",
+    "/metrics",
+    "/models",
+    "/docs",
+    "/openapi.json",
+    "/*:countTokens",
+    "/messages/count_tokens",
+    "/responses/input_tokens",
+];
 
 /// Path prefixes that are exempt for every method.
 pub const EXEMPT_BELOW: &[&str] = &["/docs/", "/oauth/", "/.well-known/oauth-"];
@@ -72,7 +96,7 @@ pub fn of(head: &Parts) -> Route {
 }
 
 /// Classes a request by method and path. A trailing slash changes nothing, nor does another spelling of the same path
-/// (`%63hat`, `//`, `/./`): an upstream may read it as the path it stands for.
+/// (`%63hat`, `//`, `/./`, `;v=1`): an upstream may read it as the path it stands for.
 #[must_use]
 pub fn classify(method: &Method, path: &str) -> Route {
     let path = path::normal(path);
@@ -95,8 +119,15 @@ pub fn classify(method: &Method, path: &str) -> Route {
 /// The endpoint class of a path, whatever the method.
 #[must_use]
 pub fn endpoint(path: &str) -> Option<&'static str> {
+    row(path).map(|(_, endpoint)| endpoint)
+}
+
+/// The row of [`COUNTED`] that a path belongs to.
+pub(crate) fn row(path: &str) -> Option<(&'static str, &'static str)> {
     let path = path::normal(path);
-    COUNTED.iter().find(|(suffix, _)| path::ends_with(&path, suffix)).map(|(_, endpoint)| *endpoint)
+    let exact = COUNTED.iter().find(|(suffix, _)| path::ends_with(&path, suffix));
+    // Some upstreams ignore the case of letters.
+    exact.or_else(|| COUNTED.iter().find(|(suffix, _)| path::ends_with_in_any_case(&path, suffix))).copied()
 }
 
 /// The handshake of RFC 6455, or its form over HTTP/2 (RFC 8441).

@@ -12,12 +12,23 @@ use crate::error::Refused;
 use crate::http::routes::Route;
 use crate::lease::LeaseHandle;
 use governor_common::wire::request::ClientSocket;
+use tracing::warn;
+
+/// Endpoint of POSTs that the table of routes does not list.
+const UNLISTED: &str = "unlisted";
+
+/// Characters of a client's path in a line of the log.
+const LOGGED_PATH: usize = 128;
 
 /// Put into a request's extensions by code of this process: the request is new upstream work that the holder of this
 /// lease needs. It is granted, the reserve included, or refused at once, and never parked behind its own parent. No
 /// header a client sends can stand for it.
 #[derive(Clone, Debug)]
 pub struct ChildOf(pub LeaseHandle);
+
+/// Among a request's extensions: it is in [`Stats::unlisted_total`](crate::Stats::unlisted_total).
+#[derive(Clone)]
+struct CountedUnlisted;
 
 /// Leave to go on.
 pub(super) struct Admitted {
@@ -45,7 +56,10 @@ impl Settings {
         if parent.is_none() && head.extensions.get::<LeaseHandle>().is_some_and(|lease| self.is_ours(lease)) {
             return Ok(Admitted::free());
         }
-        let route = (self.classify)(head);
+        let mut route = (self.classify)(head);
+        if route == Route::Unlisted && head.method == Method::POST {
+            route = self.unlisted(head);
+        }
         if matches!(route, Route::Counted(_) | Route::ExemptStream)
             && let Some(connection) = connection(&head.extensions)
         {
@@ -66,6 +80,24 @@ impl Settings {
             }
             Route::Exempt | Route::Unlisted => Ok(Admitted::free()),
         }
+    }
+
+    /// A POST that no row of the table names: counted as endpoint `unlisted`, or let pass and shown.
+    fn unlisted(&self, head: &mut Parts) -> Route {
+        if self.count_unlisted {
+            return Route::Counted(UNLISTED);
+        }
+        // A layer further out has counted it already.
+        if head.extensions.insert(CountedUnlisted).is_some() {
+            return Route::Unlisted;
+        }
+        let total = self.governor.count_unlisted();
+        // At most 64 lines in a process, however many such requests come.
+        if total.is_power_of_two() {
+            let path: String = head.uri.path().chars().take(LOGGED_PATH).collect();
+            warn!(path, total, "POST takes no slot: no route lists it; see GovernorLayer::routes and count_unlisted");
+        }
+        Route::Unlisted
     }
 
     /// What to ask for. The gateway's own authentication has the last word on who asks.

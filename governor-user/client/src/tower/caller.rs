@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use governor_common::wire::MAX_NAME;
+use http::HeaderName;
 use http::request::Parts;
-use http::{HeaderName, header};
 
 use crate::ask::AcquireRequest;
 use crate::client::Governor;
@@ -246,27 +246,4 @@ impl TrustedHeaders {
             Some(_) | None => ask,
         }
     }
-}
-
-/// Where Anthropic's clients put their key.
-const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
-
-/// The default extractor: the token of `Authorization: Bearer`, else `x-api-key`, as a keyed hash. A request with
-/// neither has no key: all such requests of a pool share one identity, `anonymous`, which is judged like a key.
-#[must_use]
-pub fn bearer_or_api_key(governor: &Governor, head: &Parts, ask: AcquireRequest) -> AcquireRequest {
-    let said = |raw: &[u8]| !raw.is_empty();
-    let bearer = head.headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
-    let bearer = bearer.map(<[u8]>::trim_ascii).filter(|raw| said(raw));
-    let api_key = || head.headers.get(API_KEY).map(|value| value.as_bytes().trim_ascii()).filter(|raw| said(raw));
-    match bearer.or_else(api_key) {
-        Some(raw) => ask.key(governor.key(raw)),
-        None => ask,
-    }
-}
-
-/// The token of a bearer credential; the scheme's name knows no case (RFC 9110, 11.1).
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked(7)?;
-    scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
 }

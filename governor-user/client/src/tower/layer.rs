@@ -9,7 +9,8 @@ use http::HeaderValue;
 use http::request::Parts;
 use tower::Layer;
 
-use super::caller::{TrustedHeaders, bearer_or_api_key};
+use super::caller::TrustedHeaders;
+use super::credential::key_from_credential;
 use super::places::Places;
 use super::service::GovernorService;
 use crate::ask::{AcquireRequest, place};
@@ -37,6 +38,7 @@ pub(super) struct Settings {
     pub(super) extract: Arc<Extract>,
     pub(super) trusted: TrustedHeaders,
     pub(super) classify: Arc<Classify>,
+    pub(super) count_unlisted: bool,
     pub(super) ends_with_client: bool,
     pub(super) allow_origin: Option<HeaderValue>,
     pub(super) exempt_stream_cap: u32,
@@ -44,7 +46,7 @@ pub(super) struct Settings {
 }
 
 impl GovernorLayer {
-    /// Counted requests take a slot of `pool`; the key is what [`bearer_or_api_key`] finds; routes are classed by
+    /// Counted requests take a slot of `pool`; the key is what [`key_from_credential`] finds; routes are classed by
     /// [`routes::of`]. Leases are known by the line that calls this and by their endpoint, where the daemon counts those it
     /// had to take back.
     #[must_use]
@@ -55,9 +57,10 @@ impl GovernorLayer {
                 governor,
                 pool: pool.into(),
                 places: Arc::new(Places::at(place(Location::caller()))),
-                extract: Arc::new(bearer_or_api_key),
+                extract: Arc::new(key_from_credential),
                 trusted: TrustedHeaders::none(),
                 classify: Arc::new(routes::of),
+                count_unlisted: false,
                 ends_with_client: false,
                 allow_origin: None,
                 exempt_stream_cap: EXEMPT_STREAM_CAP,
@@ -91,6 +94,14 @@ impl GovernorLayer {
     #[must_use]
     pub fn routes(mut self, classify: impl Fn(&Parts) -> Route + Send + Sync + 'static) -> Self {
         self.change().classify = Arc::new(classify);
+        self
+    }
+
+    /// POSTs that the table of routes does not list take a slot like listed ones, as endpoint `unlisted`. Unless this is
+    /// set they pass without a slot, counted in [`Stats::unlisted_total`](crate::Stats::unlisted_total) and logged.
+    #[must_use]
+    pub fn count_unlisted(mut self) -> Self {
+        self.change().count_unlisted = true;
         self
     }
 

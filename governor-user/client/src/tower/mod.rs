@@ -21,6 +21,7 @@ pub mod axum;
 mod body;
 mod caller;
 mod connection;
+mod credential;
 mod custody;
 mod hold;
 mod layer;
@@ -30,8 +31,9 @@ mod stream;
 
 pub use admit::ChildOf;
 pub use body::LeaseBody;
-pub use caller::{Caller, TrustedHeaders, bearer_or_api_key};
+pub use caller::{Caller, TrustedHeaders};
 pub use connection::{Attached, Connection, client_socket};
+pub use credential::{CREDENTIAL_HEADERS, credential, key_from_credential};
 pub use custody::Custody;
 pub use layer::GovernorLayer;
 pub use service::GovernorService;

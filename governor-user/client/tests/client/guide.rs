@@ -39,6 +39,23 @@ fn its_ten_lines_are_those_of_the_example_that_the_tests_run() {
     }
 }
 
+/// Versions that it names are those that the tests ran with.
+#[test]
+fn its_dependencies_are_those_of_the_workspace() {
+    let manifest = include_str!("../../../../Cargo.toml");
+    let shown = section("Ten lines");
+    for name in ["axum", "tokio"] {
+        let version = |text: &str| {
+            let line = text.lines().find(|line| line.starts_with(&format!("{name} = "))).unwrap();
+            line.split('"').nth(1).unwrap().to_owned()
+        };
+        assert_eq!(version(shown), version(manifest), "{name}");
+        assert!(name != "axum" || shown.contains(&format!("on axum {} ", version(manifest))));
+    }
+    let (_, rust) = manifest.split_once("rust-version = \"").unwrap();
+    assert!(shown.contains(&format!("(Rust {} or newer", &rust[..rust.find('"').unwrap()])));
+}
+
 #[test]
 fn its_table_of_routes_is_the_one_that_counts() {
     let section = section("Which requests count");

@@ -17,7 +17,7 @@ const SECRET: &str = "node-secret-planted";
 #[tokio::test]
 async fn neither_a_raw_key_nor_the_node_secret_is_sent_or_shown() {
     let peer = Peer::listening();
-    let config = Config { secret: NodeSecret::new(SECRET.as_bytes()), ..peer.config() };
+    let config = Config { secret: NodeSecret::new(SECRET.as_bytes()).unwrap(), ..peer.config() };
     let mut shown = format!("{config:?}");
     let governor = Governor::start(config);
     let mut talk = peer.greet().await;
@@ -65,11 +65,19 @@ async fn the_layer_sends_hashes_of_whatever_names_a_caller() {
     assert!(!sent.contains(KEY) && !sent.contains("planted"), "{sent}");
 }
 
+#[test]
+fn an_empty_secret_is_an_error() {
+    for empty in ["", " ", "\n\t "] {
+        let error = NodeSecret::new(empty.as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("the node secret is empty: set "), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn one_key_and_secret_give_one_hash_on_every_worker() {
     let peer = Peer::absent();
     let governor = |secret: &str| {
-        let secret = NodeSecret::new(secret.as_bytes());
+        let secret = NodeSecret::new(secret.as_bytes()).unwrap();
         Governor::start(Config { secret, ..peer.config() })
     };
     let (one, two, other) = (governor("a"), governor("a"), governor("b"));

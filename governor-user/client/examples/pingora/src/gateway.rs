@@ -4,17 +4,18 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use governor_client::http::reset::reset_after;
 use governor_client::http::routes::{self, Route};
 use governor_client::http::{Dialect, ORIGIN, refusal};
-use governor_client::tower::bearer_or_api_key;
+use governor_client::tower::{CREDENTIAL_HEADERS, key_from_credential};
 use governor_client::{AcquireRequest, ClientSocket, Governor, Lease, MemberNews};
-use http::header::{AUTHORIZATION, RETRY_AFTER};
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error, ErrorType, Result};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{ProxyHttp, Session};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// The gateway: one provider, whose accounts are the members of one pool.
 pub struct Gateway {
@@ -41,7 +42,7 @@ impl Gateway {
         let head: &RequestHeader = session.req_header();
         let Route::Counted(endpoint) = routes::of(head) else { return Ok(None) };
         let ask = AcquireRequest::new(self.pool.clone()).endpoint(endpoint);
-        let mut ask = bearer_or_api_key(&self.governor, head, ask);
+        let mut ask = key_from_credential(&self.governor, head, ask);
         if let Some(client) = client(session) {
             ask = ask.client(client);
         }
@@ -51,9 +52,9 @@ impl Gateway {
 
     /// Tells what the account answered, if it refused.
     fn report(&self, lease: &Lease, answer: &ResponseHeader) -> bool {
-        let seconds = || answer.headers.get(RETRY_AFTER)?.to_str().ok()?.parse::<u32>().ok();
+        let reset = || u32::try_from(reset_after(&answer.headers, SystemTime::now())?.as_millis()).ok();
         let news = match answer.status.as_u16() {
-            429 => MemberNews::RateLimited { reset_ms: seconds().map(|seconds| seconds.saturating_mul(1000)) },
+            429 => MemberNews::RateLimited { reset_ms: reset() },
             503 | 529 => MemberNews::Overloaded,
             _ => return false,
         };
@@ -102,8 +103,9 @@ impl ProxyHttp for Gateway {
         context: &mut Context,
     ) -> Result<()> {
         // The client's key ends here; the account's own key takes its place at a real provider.
-        request.remove_header(&AUTHORIZATION);
-        request.remove_header("x-api-key");
+        for name in &CREDENTIAL_HEADERS {
+            request.remove_header(name);
+        }
         request.remove_header("x-account");
         if let Some(member) = context.lease.as_ref().and_then(|lease| lease.member()) {
             request.insert_header("x-account", &*member)?;

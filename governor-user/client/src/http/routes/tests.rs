@@ -26,6 +26,14 @@ const ROWS: &[(&str, &str)] = &[
     ("/v1/ai/language-model", "ai_sdk"),
     ("/v1/ai/embedding-model", "ai_sdk"),
     ("/v1/ai/image-model", "ai_sdk"),
+    ("/v1beta/models/gemini-2.5-pro:generateContent", "generate_content"),
+    ("/v1beta/models/gemini-2.5-pro:streamGenerateContent", "generate_content"),
+    ("/v1beta/models/gemini-embedding-001:embedContent", "embeddings"),
+    ("/v1beta/models/gemini-embedding-001:batchEmbedContents", "embeddings"),
+    ("/v1/projects/p/locations/l/publishers/google/models/imagen-4:predict", "predict"),
+    ("/v1beta/models/veo-3:predictLongRunning", "videos"),
+    ("/v1/projects/p/locations/l/publishers/anthropic/models/claude:rawPredict", "messages"),
+    ("/v1/projects/p/locations/l/publishers/anthropic/models/claude:streamRawPredict", "messages"),
 ];
 
 #[test]
@@ -58,9 +66,17 @@ fn another_spelling_of_a_counted_path_counts_the_same() {
         "/v1/chat%2Fcompletions",
         "/docs/../v1/chat/completions",
         "/oauth/v1/chat/completions",
+        "/v1/chat/completions;v=1",
+        "/v1;tenant=a/chat;x/completions;y=2",
+        "/V1/Chat/Completions",
     ];
     for path in spellings {
         assert_eq!(classify(&Method::POST, path), Route::Counted("chat"), "{path}");
+    }
+    for path in
+        ["/v1beta/models/m%3AgenerateContent", "/v1beta/models/m:generatecontent", "/tunedModels/t:generateContent"]
+    {
+        assert_eq!(classify(&Method::POST, path), Route::Counted("generate_content"), "{path}");
     }
 }
 
@@ -76,6 +92,9 @@ fn every_exempt_path_has_a_row() {
         "/v1/models",
         "/docs",
         "/openapi.json",
+        "/v1beta/models/gemini-2.5-pro:countTokens",
+        "/v1/messages/count_tokens",
+        "/v1/responses/input_tokens",
         "/docs/index.html",
         "/oauth/token",
         "/.well-known/oauth-authorization-server",
@@ -86,7 +105,7 @@ fn every_exempt_path_has_a_row() {
             assert_eq!(classify(&method, path), Route::Exempt, "{method} {path}");
         }
     }
-    assert!(EXEMPT.iter().all(|suffix| rows.iter().any(|path| path.ends_with(suffix))));
+    assert!(EXEMPT.iter().all(|suffix| rows.iter().any(|path| path::ends_with(path, suffix))));
     assert!(EXEMPT_BELOW.iter().all(|prefix| rows.iter().any(|path| path.starts_with(prefix))));
     assert_eq!(classify(&Method::GET, "/v1/models/gpt-4"), Route::Exempt);
 }
@@ -106,8 +125,9 @@ fn what_only_looks_like_a_listed_path_is_unlisted() {
         "/v1",
         "/v1/chatcompletions",
         "/v1/messages/batches",
-        "/v1/messages/count_tokens",
         "/v1/mymessages",
+        "/v1beta/models/m:batchGenerateContent",
+        "/v1/chat/completions;/other",
         "/v1/videos/video_1",
         "/v1/responses/resp_1/cancel",
         "/unhealth",

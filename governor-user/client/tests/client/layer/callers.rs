@@ -45,13 +45,15 @@ async fn the_key_is_the_credential_and_nothing_else_is_believed() {
     let layer = GovernorLayer::new(governor.clone(), "chat");
     let key = Some(governor.key(b"sk-one"));
     let plain = Acquire { pool: "chat".into(), endpoint: Some("embeddings".into()), ..Acquire::default() };
-    let rows: [(&[(&str, &str)], Acquire); 7] = [
+    let rows: [(&[(&str, &str)], Acquire); 9] = [
         (&[("authorization", "Bearer sk-one")], Acquire { key, ..plain.clone() }),
         (&[("authorization", "bearer  sk-one ")], Acquire { key, ..plain.clone() }),
         (&[("x-api-key", "sk-one")], Acquire { key, ..plain.clone() }),
         (&[("authorization", "Bearer sk-one"), ("x-api-key", "sk-two")], Acquire { key, ..plain.clone() }),
         (&[("authorization", "Bearer "), ("x-api-key", "sk-one")], Acquire { key, ..plain.clone() }),
-        (&[("authorization", "Basic c2stb25l")], plain.clone()),
+        (&[("api-key", "sk-one")], Acquire { key, ..plain.clone() }),
+        (&[("x-goog-api-key", "sk-one")], Acquire { key, ..plain.clone() }),
+        (&[("authorization", r#"Digest username="u", nonce="n""#)], plain.clone()),
         (&[], plain),
     ];
     for (headers, expected) in rows {

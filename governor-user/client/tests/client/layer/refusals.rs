@@ -44,16 +44,18 @@ async fn a_refusal_speaks_the_language_of_the_route() {
     assert_eq!(
         headers,
         "access-control-allow-origin: *\n\
-         access-control-expose-headers: retry-after, retry-after-ms, ratelimit, ratelimit-policy, x-governor-origin, \
-         x-governor-decision\n\
+         access-control-expose-headers: retry-after, retry-after-ms, x-should-retry, ratelimit, ratelimit-policy, \
+         x-governor-origin, x-governor-decision, x-request-id, request-id\n\
          cache-control: no-store\n\
          content-type: application/json\n\
          ratelimit-policy: \"fair_share\";q=9;qu=\"concurrent-requests\"\n\
          ratelimit: \"fair_share\";r=0;t=2\n\
+         request-id: 000000000000004d\n\
          retry-after-ms: 1001\n\
          retry-after: 2\n\
          x-governor-decision: 000000000000004d\n\
-         x-governor-origin: key"
+         x-governor-origin: key\n\
+         x-request-id: 000000000000004d"
     );
     assert_eq!(
         body,
@@ -62,7 +64,7 @@ async fn a_refusal_speaks_the_language_of_the_route() {
 
     let (status, headers, body) = refused("/v1/responses", None, 529).await;
     assert_eq!(status.as_u16(), 529);
-    assert!(headers.ends_with("x-governor-origin: node"));
+    assert!(headers.contains("x-governor-origin: node"));
     assert_eq!(
         body,
         r#"{"error":{"code":"overloaded","message":"no slot","param":null,"reason":"node_cap","type":"overloaded_error"}}"#
@@ -71,13 +73,38 @@ async fn a_refusal_speaks_the_language_of_the_route() {
     let rows = [("/v1/messages", None), ("/v1/chat/completions", Some(("anthropic-version", "2023-06-01")))];
     for (path, header) in rows {
         let (_, _, body) = refused(path, header, 529).await;
-        let golden = r#"{"error":{"message":"no slot","reason":"node_cap","type":"overloaded_error"},"type":"error"}"#;
+        let golden = r#"{"error":{"message":"no slot","reason":"node_cap","type":"overloaded_error"},"request_id":"000000000000004d","type":"error"}"#;
         assert_eq!(body, golden, "{path}");
         let (_, _, body) = refused(path, header, 429).await;
-        let golden =
-            r#"{"error":{"message":"no slot","reason":"fair_share","type":"rate_limit_error"},"type":"error"}"#;
+        let golden = r#"{"error":{"message":"no slot","reason":"fair_share","type":"rate_limit_error"},"request_id":"000000000000004d","type":"error"}"#;
         assert_eq!(body, golden, "{path}");
     }
+}
+
+#[tokio::test]
+async fn googles_clients_read_status_and_delay() {
+    for (status, name) in [(429, "RESOURCE_EXHAUSTED"), (529, "UNAVAILABLE"), (403, "PERMISSION_DENIED")] {
+        let (_, _, body) = refused("/v1beta/models/gemini-2.5-pro:generateContent", None, status).await;
+        let error = &serde_json::from_str::<serde_json::Value>(&body).unwrap()["error"];
+        assert_eq!((&error["code"], &error["status"]), (&status.into(), &name.into()), "{body}");
+        assert_eq!(error["details"][0]["metadata"]["decision"], "000000000000004d", "{body}");
+        let delay = error["details"].get(1).map(|retry| &retry["retryDelay"]);
+        assert_eq!(delay, (status != 403).then_some(&"1.001s".into()), "{body}");
+    }
+}
+
+/// Clients retry 429 and 5xx by themselves, for minutes.
+#[tokio::test]
+async fn where_waiting_cannot_help_no_client_is_sent_back() {
+    for path in ["/v1/chat/completions", "/v1/messages"] {
+        let (status, headers, body) = refused(path, None, 403).await;
+        assert_eq!(status, 403);
+        assert!(headers.contains("x-should-retry: false") && headers.contains("x-request-id: "), "{headers}");
+        assert!(!headers.contains("retry-after") || headers.matches("retry-after").count() == 2, "only as exposed");
+        assert!(body.contains(r#""type":"permission_error""#), "{body}");
+    }
+    let (_, headers, _) = refused("/v1/messages", None, 429).await;
+    assert!(!headers.contains("x-should-retry: "), "{headers}");
 }
 
 #[tokio::test]

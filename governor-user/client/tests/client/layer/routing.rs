@@ -26,6 +26,34 @@ async fn exempt_and_unlisted_work_passes_without_a_daemon() {
     }
 }
 
+#[tokio::test]
+async fn unlisted_posts_are_counted_once_and_shown() {
+    let peer = Peer::absent();
+    let governor = Governor::start(peer.config());
+    let inner = GovernorLayer::new(governor.clone(), "chat").layer(service_fn(nothing));
+    let service = GovernorLayer::new(governor.clone(), "other").layer(inner.map_response(|answer| answer));
+    for path in ["/v1/anything", "/v1/anything?x=1", "/v1/batches", "/healthz", "/v1/models", "/mcp"] {
+        assert_eq!(service.clone().oneshot(post(path)).await.unwrap().status(), 200, "{path}");
+    }
+    let mut get = post("/v1/anything");
+    *get.method_mut() = Method::GET;
+    assert_eq!(service.oneshot(get).await.unwrap().status(), 200);
+    assert_eq!(governor.stats().unlisted_total, 3);
+}
+
+#[tokio::test]
+async fn unlisted_posts_take_slots_where_that_is_wanted() {
+    let (governor, mut talk) = Peer::listening().meet().await;
+    let layer = GovernorLayer::new(governor.clone(), "chat").count_unlisted();
+    let (response, ()) = tokio::join!(layer.layer(service_fn(nothing)).oneshot(post("/v1/anything")), async {
+        let (Frame::Acquire(acquire), request) = talk.next().await else { panic!("an acquire comes") };
+        assert_eq!(acquire.endpoint.as_deref(), Some("unlisted"));
+        talk.grant(request, LEASE, "m1").await;
+    });
+    assert_eq!(response.unwrap().status(), 200);
+    assert_eq!(governor.stats().unlisted_total, 0, "the daemon counts it");
+}
+
 /// B6: a browser asks before it posts, and must have its answer at any load.
 #[tokio::test]
 async fn a_preflight_never_counts_whatever_the_table_says() {
