@@ -87,6 +87,33 @@ fn a_proxy_that_is_back_keeps_what_it_registers_and_no_more() {
 }
 
 #[test]
+fn a_lease_counts_once_though_its_holder_never_read_its_new_id() {
+    let mut daemon = daemon(4, "1h");
+    let mut holder = Raw::greeted(&daemon.socket());
+    let (adopted, anew) = (granted(&holder.acquire(2, |_| {})), 7);
+    let register = |daemon: &Daemon| {
+        let mut back = Raw::resuming(&daemon.socket(), holder.session);
+        let held = |lease| HeldLease { lease, pool: "chat".into(), ..HeldLease::default() };
+        back.send(2, &Request::Register { leases: vec![held(adopted), held(anew)] });
+        back
+    };
+    let mut kept = 1;
+    // More deaths than ids are remembered would be the holder's own fault: it never reads.
+    for _ in 0..4 {
+        crash(&mut daemon, kept);
+        // Kept open, and the answer is never read.
+        let _unread = register(&daemon);
+        daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 2);
+        daemon.wait_for("/v1/status", |status| status["awaited"] == 0);
+        kept = 2;
+    }
+    let mut back = register(&daemon);
+    let Reply::Registered { leases } = back.reply_to(2) else { panic!("they are registered") };
+    back.send(3, &Request::Release { leases: leases.iter().map(|(_, new)| *new).collect() });
+    daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0);
+}
+
+#[test]
 fn another_process_cannot_take_a_lease_over() {
     let mut daemon = daemon(2, "1h");
     let mut holder = Raw::greeted(&daemon.socket());

@@ -34,6 +34,9 @@ pub struct Former {
 pub struct FormerLease {
     /// Its id in that life.
     pub id: u64,
+    /// Older ids by which its holder may still know it, newest first: the answer that names the new one may be lost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<u64>,
     /// Pool name.
     pub pool: String,
     /// Member name.

@@ -12,19 +12,44 @@ use governor_engine::snapshot::LeaseView;
 use governor_engine::time::Instant;
 use std::collections::BTreeMap;
 
+/// Older ids that a lease is known by, at most: one for each restart in a row whose answer its holder never read.
+const MOST_ALIASES: usize = 4;
+
 /// What is left of the life before.
 #[derive(Debug, Default)]
 pub(super) struct Formers {
-    /// The ids of this life by those of the last.
+    /// Live leases by older ids; those that ended stay until the next checkpoint.
     leases: BTreeMap<u64, LeaseId>,
     /// Sessions that stand for those of the last life: whose, and its number then.
     sessions: BTreeMap<SessionId, (Peer, u64)>,
+    /// Older ids of leases that live, newest first.
+    aliases: BTreeMap<LeaseId, Vec<u64>>,
 }
 
 impl Formers {
     /// The lease of this life that stands for one of the last.
     pub(super) fn lease(&self, old: u64) -> Option<LeaseId> {
         self.leases.get(&old).copied()
+    }
+
+    /// A holder knows this lease by an older id until it has read the answer with the new one. A daemon that is killed before
+    /// that must recognise the old id, or the lease would count twice.
+    pub(super) fn alias(&mut self, lease: LeaseId, older: u64) {
+        // An id that stands for another lease stays with it: the claim of a stranger must not take it away.
+        if older == lease.0 || *self.leases.entry(older).or_insert(lease) != lease {
+            return;
+        }
+        let of = self.aliases.entry(lease).or_default();
+        if !of.contains(&older) {
+            of.insert(0, older);
+            of.truncate(MOST_ALIASES);
+        }
+    }
+
+    /// Forgets the ids of leases that have ended.
+    fn forget(&mut self, lives: impl Fn(LeaseId) -> bool) {
+        self.leases.retain(|_, lease| lives(*lease));
+        self.aliases.retain(|lease, _| lives(*lease));
     }
 
     /// Whose a session of the last life was.
@@ -50,7 +75,9 @@ impl Driver {
                 self.parts.engine.handle_input(Input::Register(input), now);
                 while let Some(output) = self.parts.engine.poll_output() {
                     if let Output::Registered { new: Some(new), .. } = output {
-                        self.formers.leases.insert(lease.id, new);
+                        for older in lease.also.iter().rev().chain([&lease.id]) {
+                            self.formers.alias(new, *older);
+                        }
                     }
                 }
             }
@@ -85,6 +112,8 @@ impl Driver {
         if self.parts.checkpoint.due().is_none_or(|due| now < due) {
             return;
         }
+        let engine = &self.parts.engine;
+        self.formers.forget(|lease| engine.holder(lease).is_some());
         let held = self.held_now();
         self.parts.checkpoint.put(held, now, clock::now());
     }
@@ -109,6 +138,7 @@ impl Driver {
         let engine = &self.parts.engine;
         FormerLease {
             id: lease.lease.0,
+            also: self.formers.aliases.get(&lease.lease).cloned().unwrap_or_default(),
             pool: engine.pool_name(lease.pool).unwrap_or_default().to_owned(),
             member: lease.member.and_then(|member| engine.member_name(lease.pool, member)).map(str::to_owned),
             key: lease.key.map(|key| translate::hash(key).to_string()),

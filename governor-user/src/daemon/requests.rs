@@ -203,6 +203,7 @@ impl Driver {
             while let Some(output) = self.parts.engine.poll_output() {
                 if let Output::Registered { new, .. } = output {
                     if let Some(new) = new {
+                        self.formers.alias(new, held.lease);
                         if let Some(client) = held.client {
                             self.clients.registered(session, new, client, now);
                         }
