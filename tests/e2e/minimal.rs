@@ -1,4 +1,6 @@
-//! The minimal profile: the client of a hundred lines in Python against a real daemon.
+//! The minimal profile: the client of a hundred lines in Python against a real daemon, and one of 70 that answers over HTTP.
+
+mod script;
 
 use crate::world::{client, daemon, lease, pool, soon};
 use std::io::{BufRead, BufReader, Write};
