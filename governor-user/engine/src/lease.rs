@@ -160,7 +160,10 @@ impl Engine {
         }
         if let Some(lease) = self.give_back(id) {
             if !lease.suspended {
-                self.pools[lease.pool.index()].service.record(self.now.since(lease.granted));
+                let pool = &mut self.pools[lease.pool.index()];
+                let length = self.now.since(lease.granted);
+                pool.service.record(length);
+                pool.counters.release(length);
             }
             self.totals.released += 1;
         }

@@ -14,7 +14,7 @@ use crate::set::SetId;
 use crate::sets::{Ledger, PoolLedger, Sets, wants};
 use crate::slots::Slot;
 use crate::table::Table;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::traffic::Traffic;
 
 /// One pool.
@@ -63,6 +63,32 @@ pub(crate) struct Counters {
     pub(crate) shed: BTreeMap<Reason, u64>,
     /// (would park, would refuse).
     pub(crate) would_have: BTreeMap<Reason, (u64, u64)>,
+    /// Leases released by their holder, and the sum of the times they had held their slot.
+    pub(crate) ended: u64,
+    pub(crate) held: Duration,
+    /// Reports that a member failed, and that one is up.
+    pub(crate) failures: u64,
+    pub(crate) recoveries: u64,
+}
+
+impl Counters {
+    fn hear(&mut self, news: &MemberNews) {
+        match news {
+            MemberNews::RateLimited { .. } | MemberNews::Overloaded => self.failures += 1,
+            MemberNews::Up => self.recoveries += 1,
+        }
+    }
+
+    /// A holder released its lease after this time.
+    pub(crate) fn release(&mut self, length: Duration) {
+        self.ended += 1;
+        self.held = self.held.saturating_add(length);
+    }
+
+    /// Refusals for want of a slot.
+    pub(crate) fn refused(&self) -> u64 {
+        self.shed.iter().filter(|(reason, _)| reason.is_for_want_of_a_slot()).map(|(_, count)| count).sum()
+    }
 }
 
 impl Pool {
@@ -240,6 +266,7 @@ impl Pool {
     /// News about a member. Those who wait may be able to go afterwards.
     pub(crate) fn hear(&mut self, member: MemberId, news: MemberNews, now: Instant, ledger: Ledger<'_>) {
         let Some(member) = self.members.get_mut(member.index()) else { return };
+        self.counters.hear(&news);
         match news {
             MemberNews::RateLimited { until } => member.rate_limit(until, now, &self.policy),
             MemberNews::Overloaded => member.overload(now, &self.policy),

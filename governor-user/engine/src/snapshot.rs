@@ -3,7 +3,7 @@
 use crate::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, SessionId, SiteId, TrafficId};
 use crate::io::{Kind, Level, Priority, Reason};
 use crate::policy::{FairShare, Mode, Override};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// The whole engine at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,6 +84,21 @@ pub struct PoolFigures {
     pub members: u32,
     /// Of those, the ones that are cooling.
     pub cooling: u32,
+    /// Members that take requests unless they cool: with slots and not draining.
+    pub usable: u32,
+    /// Of the usable, those in a cool-down: `cooling` and the one that stays selectable because all others fail too.
+    pub failing: u32,
+    /// Reports since the engine was made that a member failed: rate-limited, overloaded or not reached.
+    pub failures: u64,
+    /// Reports that a member is up.
+    pub recoveries: u64,
+    /// Refusals for want of a slot since the engine was made: those of caps, of suspended keys and of the level are not
+    /// among them.
+    pub refused: u64,
+    /// Leases that their holder released since the engine was made, without those that were suspended then.
+    pub ended: u64,
+    /// Sum of the times those had held their slot.
+    pub held: Duration,
 }
 
 /// One org on the node.
@@ -146,6 +161,8 @@ pub struct MemberView {
     pub in_flight: u32,
     /// `up`, `cooling`, `off` or `draining`. A member that fails but is kept selectable, because all others fail too, is `up`.
     pub state: MemberState,
+    /// End of its cool-down, also of one that is kept selectable; `None` without one.
+    pub cooling_until: Option<Instant>,
 }
 
 /// State of a member.

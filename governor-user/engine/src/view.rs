@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::Engine;
-use crate::id::{KeyId, MemberId, OrgId, PoolId, TrafficId};
+use crate::id::{KeyId, OrgId, PoolId, TrafficId};
 use crate::lease::Lease;
 use crate::party::{Holder, Name};
 use crate::policy::FairShare;
@@ -67,7 +67,7 @@ impl Engine {
         // Those on members that take no requests count in no set.
         let apart = pool.members.iter().filter(|member| !member.open).map(|member| member.in_flight);
         let count = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
-        let cools = |id: &&MemberId| pool.member(**id).is_some_and(|member| member.usable() && !member.open);
+        let usable = || pool.order.iter().filter_map(|id| pool.member(*id)).filter(|member| member.usable());
         Some(PoolFigures {
             capacity: everybody.capacity,
             unlimited: pool.is_unlimited(),
@@ -76,8 +76,26 @@ impl Engine {
             congested: pool.standing(SetId::EVERYBODY, Holder::default(), &self.parties).congested,
             granted: pool.counters.granted,
             members: count(pool.order.len()),
-            cooling: count(pool.order.iter().filter(cools).count()),
+            cooling: count(usable().filter(|member| !member.open).count()),
+            usable: count(usable().count()),
+            failing: count(usable().filter(|member| member.cooling_until().is_some()).count()),
+            failures: pool.counters.failures,
+            recoveries: pool.counters.recoveries,
+            refused: pool.counters.refused(),
+            ended: pool.counters.ended,
+            held: pool.counters.held,
         })
+    }
+
+    /// Arrival of the oldest parked request of each pool that has one. Looks at every parked request.
+    #[must_use]
+    pub fn oldest_parked(&self) -> BTreeMap<PoolId, Instant> {
+        let mut oldest: BTreeMap<PoolId, Instant> = BTreeMap::new();
+        for (_, parked) in self.parked.iter() {
+            let first = oldest.entry(parked.ask.pool).or_insert(parked.ask.arrived);
+            *first = parked.ask.arrived.min(*first);
+        }
+        oldest
     }
 
     /// The live leases, by id.
@@ -162,6 +180,7 @@ impl Engine {
                 reserve: member.policy.reserve,
                 in_flight: member.in_flight,
                 state: member.state(),
+                cooling_until: member.cooling_until(),
             }
         });
         PoolView {

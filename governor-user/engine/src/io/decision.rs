@@ -46,6 +46,23 @@ pub enum Reason {
     SubCapacity,
 }
 
+impl Reason {
+    /// More slots would have granted it: no cap, no operator and no level refused it.
+    #[must_use]
+    pub fn is_for_want_of_a_slot(self) -> bool {
+        match self {
+            Self::FairShare
+            | Self::PoolExhausted
+            | Self::AllCooling
+            | Self::NodeCap
+            | Self::KeyQueueFull
+            | Self::QueueFull
+            | Self::SubCapacity => true,
+            Self::Overload | Self::Suspended | Self::KeyCap | Self::OrgCap | Self::ClassCap => false,
+        }
+    }
+}
+
 /// Which level decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Origin {

@@ -1,7 +1,8 @@
 //! Members that fail, cool, drain or keep a reserve.
 
-use governor_engine::id::MemberId;
-use governor_engine::io::{Acquire, Kind, MemberNews, Origin, Output, Reason};
+use governor_engine::id::{KeyId, MemberId};
+use governor_engine::io::{Acquire, Input, Kind, MemberNews, Origin, Output, Reason};
+use governor_engine::policy::Override;
 use governor_engine::snapshot::MemberState;
 use governor_engine::time::{Duration, Instant};
 
@@ -23,6 +24,53 @@ fn a_member_that_fails_cools_briefly_and_one_stays_selectable() {
     assert_eq!(shed(&world.ask_for(9)), (Reason::PoolExhausted, Origin::Pool, 529));
     world.at(10_000);
     assert_eq!(world.engine.capacity(POOL), Some(20));
+}
+
+#[test]
+fn figures_count_the_failing_member_that_stays_selectable() {
+    let mut policy = policy(&[4, 4, 4]);
+    policy.pools[0].members[2].draining = true;
+    policy.pools[0].max_wait = Duration::ZERO;
+    let mut world = World::new(policy);
+    let figures = |world: &World| world.engine.pool_figures(POOL).unwrap();
+    let held = world.held_for(1);
+    world.report(0, MemberNews::Overloaded);
+    let one = figures(&world);
+    assert_eq!((one.members, one.usable, one.failing, one.cooling), (3, 2, 1, 1));
+    world.report(1, MemberNews::Overloaded);
+    let all = figures(&world);
+    assert_eq!((all.usable, all.failing, all.cooling), (2, 2, 1));
+    assert_eq!((all.failures, all.recoveries), (2, 0));
+    let ends: Vec<_> = world.engine.snapshot().pools[0].members.iter().map(|row| row.cooling_until.is_some()).collect();
+    assert_eq!(ends, [true, true, false]);
+    world.at(2_500);
+    world.release(held);
+    assert_eq!((figures(&world).ended, figures(&world).held), (1, Duration::from_millis(2_500)));
+}
+
+#[test]
+fn only_refusals_for_want_of_a_slot_are_refusals_of_the_pool() {
+    let mut policy = policy(&[1]);
+    policy.pools[0].max_wait = Duration::ZERO;
+    let mut world = World::new(policy);
+    world.held_for(1);
+    assert_eq!(shed(&world.ask_for(2)).0, Reason::PoolExhausted);
+    let suspended = Override { suspend: true, ..Override::default() };
+    world.put(Input::Override { key: KeyId(3), with: Some(suspended) });
+    assert_eq!(shed(&world.ask_for(3)).0, Reason::Suspended);
+    assert_eq!(world.engine.pool_figures(POOL).unwrap().refused, 1);
+}
+
+#[test]
+fn the_oldest_parked_request_of_a_pool_is_known() {
+    let mut world = World::new(policy(&[1]));
+    assert!(world.engine.oldest_parked().is_empty());
+    world.held_for(1);
+    world.at(300);
+    assert!(is_parked(&world.ask_for(2)));
+    world.at(900);
+    assert!(is_parked(&world.ask_for(3)));
+    assert_eq!(world.engine.oldest_parked(), [(POOL, Instant::ZERO.after(Duration::from_millis(300)))].into());
 }
 
 #[test]
