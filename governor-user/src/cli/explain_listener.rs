@@ -201,6 +201,7 @@ mod tests {
             conntrack: Conntrack::Table { count: 12, max: 262_144 },
             descriptors: Some(Descriptors { pid: 71, open: 140, limit: 1024 }),
             work: Some(Work {
+                node_full_seconds: 0.0,
                 counted: 40,
                 cap: 1000,
                 saturated_seconds: 0.0,

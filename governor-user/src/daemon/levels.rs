@@ -140,6 +140,7 @@ impl Driver {
 
     fn loads(&self) -> Loads {
         let engine = &self.parts.engine;
+        let oldest = engine.oldest_parked();
         Loads {
             counted: engine.counted(),
             cap: self.parts.policy.node.cap,
@@ -147,7 +148,11 @@ impl Driver {
             pools: engine
                 .pools()
                 .filter_map(|pool| {
-                    Some(NamedLoad { name: engine.pool_name(pool)?.to_owned(), load: engine.pool_figures(pool)? })
+                    Some(NamedLoad {
+                        name: engine.pool_name(pool)?.to_owned(),
+                        load: engine.pool_figures(pool)?,
+                        oldest: oldest.get(&pool).map(|arrived| self.now.since(*arrived)),
+                    })
                 })
                 .collect(),
         }

@@ -35,7 +35,8 @@ impl Assessor {
 
     /// Weighs and judges what was seen.
     pub fn assess(&mut self, seen: &Observation, vitals: &Vitals, loads: &Loads, now: Instant) -> Report {
-        let work = self.work.absorb(loads, now);
+        let pools = self.work.absorb(loads, now);
+        let work = self.work.work(loads, &pools, now);
         let evidence = self.history.absorb(seen, now);
         let listeners: Vec<Judged> = seen
             .listeners
@@ -53,7 +54,7 @@ impl Assessor {
         let watched: Vec<Watched<'_>> = listeners.iter().filter(|row| row.watched).map(place_and_evidence).collect();
         let scales = Scales { config: &self.config, ceilings: &self.ceilings };
         let pressure = scales.weigh(Facts { seen, vitals, loads }, &watched);
-        Report { pressure, listeners }
+        Report { pressure, listeners, pools }
     }
 
     /// Listeners feed the level if their port is configured or, when no port is, if a connected proxy holds them.

@@ -2,6 +2,7 @@
 //! is not known is `None`, never 0.
 
 use crate::kernel::view::{Conntrack, NamespaceCounters};
+use governor_engine::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// Everything a [verdict](super::verdict) is made of, and what the tuner decides on.
@@ -73,9 +74,12 @@ pub struct Work {
     pub counted: u32,
     /// At most so many; 0 is no cap.
     pub cap: u32,
-    /// For how long the cap was reached, or requests have waited for a pool without a free slot; 0 while neither.
+    /// For how long the cap was reached, or requests have waited for the pool below; 0 while neither.
     pub saturated_seconds: f64,
-    /// The pool that most requests wait for; the fullest when none waits.
+    /// For how long the cap was reached; 0 while it is not.
+    #[serde(default)]
+    pub node_full_seconds: f64,
+    /// The pool whose upstream is down; else the one that most requests wait for; the fullest when none waits.
     pub pool: Option<PoolWork>,
 }
 
@@ -94,10 +98,42 @@ pub struct PoolWork {
     pub members: u32,
     /// Of those, the ones that are cooling.
     pub cooling: u32,
-    /// How long a request holds its slot now: in flight by ends per second; `None` when none ended.
+    /// Members that take requests unless they cool.
+    #[serde(default)]
+    pub usable: u32,
+    /// Of the usable, those in a cool-down: the cooling, and the one that is kept in use because all others fail too.
+    #[serde(default)]
+    pub failing: u32,
+    /// How long the oldest parked request has waited; `None` when none is parked.
+    #[serde(default)]
+    pub oldest_seconds: Option<f64>,
+    /// For how long requests have waited, or were refused for want of a slot, without a longer pause; 0 while neither.
+    #[serde(default)]
+    pub waiting_seconds: f64,
+    /// Requests refused for want of a slot in the last 10 s.
+    #[serde(default)]
+    pub refused: u64,
+    /// For how long nearly all usable members have failed; 0 while enough of them work.
+    #[serde(default)]
+    pub down_seconds: f64,
+    /// Mean time for which the requests that ended in the last 10 s had held their slot; `None` below five.
     pub service_seconds: Option<f64>,
-    /// The same while the pool was not full, over minutes.
+    /// The same over minutes, while the pool was not full and no member failed.
     pub usual_seconds: Option<f64>,
+}
+
+impl PoolWork {
+    /// Its upstream has been down for longer than a moment.
+    #[must_use]
+    pub fn is_down(&self, hold: Duration) -> bool {
+        self.down_seconds > 0.0 && self.down_seconds >= hold.as_secs_f64()
+    }
+
+    /// Requests have waited for it, or were refused for want of a slot, for longer than a moment.
+    #[must_use]
+    pub fn is_saturated(&self, hold: Duration) -> bool {
+        self.waiting_seconds > 0.0 && self.waiting_seconds >= hold.as_secs_f64()
+    }
 }
 
 impl Descriptors {

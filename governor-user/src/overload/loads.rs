@@ -1,5 +1,6 @@
 //! What the engine carries at one moment, as far as overload and verdicts look at it. Plain data, written by the driver.
 
+use governor_engine::time::Duration;
 use std::collections::BTreeSet;
 
 /// The node.
@@ -22,4 +23,6 @@ pub struct NamedLoad {
     pub name: String,
     /// What it carries.
     pub load: governor_engine::snapshot::PoolFigures,
+    /// How long its oldest parked request has waited; `None` when none is parked.
+    pub oldest: Option<Duration>,
 }

@@ -15,6 +15,8 @@ pub mod level;
 pub mod loads;
 pub mod monitors;
 pub mod report;
+mod spell;
+mod upstream;
 pub mod verdict;
 pub mod vitals;
 pub mod watch;

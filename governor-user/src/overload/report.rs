@@ -1,7 +1,7 @@
 //! What the last observation came to: the pressure with what makes it up, and a verdict for each listener. Plain data, one
 //! immutable value per observation.
 
-use super::evidence::Evidence;
+use super::evidence::{Evidence, PoolWork};
 use super::monitors::Pressure;
 use super::verdict::Verdict;
 use crate::kernel::view::ListenerView;
@@ -14,6 +14,8 @@ pub struct Report {
     pub pressure: Pressure,
     /// Every listener, by (netns, port, address, cookie).
     pub listeners: Vec<Judged>,
+    /// Every pool, in policy order.
+    pub pools: Vec<PoolWork>,
 }
 
 /// One listener.

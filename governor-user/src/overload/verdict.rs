@@ -20,6 +20,8 @@ pub enum Verdict {
     FdExhausted,
     /// Connections wait and nobody accepts.
     AcceptorStalled,
+    /// Nearly all members of a pool fail: its clients get errors.
+    UpstreamDown,
     /// Requests wait for slots, and each holds its slot for longer than it used to.
     UpstreamSlow,
     /// Requests wait for slots or the node is at its cap.
@@ -59,10 +61,11 @@ const SLOW: f64 = 2.0;
 
 impl Verdict {
     /// Every verdict, `ok` first.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ok,
         Self::FdExhausted,
         Self::AcceptorStalled,
+        Self::UpstreamDown,
         Self::UpstreamSlow,
         Self::InflightSaturated,
         Self::AcceptStarved,
@@ -79,6 +82,8 @@ impl Verdict {
             Self::FdExhausted
         } else if evidence.depth > 0 && longer(evidence.no_accept_seconds, thresholds.stalled) {
             Self::AcceptorStalled
+        } else if evidence.work.as_ref().is_some_and(|work| is_down(work, thresholds)) {
+            Self::UpstreamDown
         } else if let Some(verdict) = evidence.work.as_ref().and_then(|work| saturated(work, thresholds)) {
             verdict
         } else if starved(evidence, thresholds) {
@@ -101,6 +106,7 @@ impl Verdict {
             Self::Ok => "ok",
             Self::FdExhausted => "fd_exhausted",
             Self::AcceptorStalled => "acceptor_stalled",
+            Self::UpstreamDown => "upstream_down",
             Self::UpstreamSlow => "upstream_slow",
             Self::InflightSaturated => "inflight_saturated",
             Self::AcceptStarved => "accept_starved",
@@ -120,6 +126,7 @@ impl Verdict {
             Self::Ok
             | Self::FdExhausted
             | Self::AcceptorStalled
+            | Self::UpstreamDown
             | Self::UpstreamSlow
             | Self::InflightSaturated
             | Self::AcceptStarved
@@ -156,6 +163,11 @@ fn starved(evidence: &Evidence, thresholds: &Thresholds) -> bool {
                 .time_to_drain(evidence.depth_max)
                 .is_some_and(|time| time <= thresholds.max_wait.as_secs_f64()));
     stands || (evidence.peaked() && !drains)
+}
+
+/// A burst of failures that ends within the hold time is no outage.
+fn is_down(work: &Work, thresholds: &Thresholds) -> bool {
+    work.pool.as_ref().is_some_and(|pool| pool.is_down(thresholds.hold))
 }
 
 fn saturated(work: &Work, thresholds: &Thresholds) -> Option<Verdict> {

@@ -432,7 +432,12 @@ fn hindrance(evidence: &Evidence, policy: &ListenerPolicy) -> Option<Hindrance> 
         Verdict::AcceptorStalled => Some(Hindrance::AcceptorStalled),
         Verdict::AcceptStarved => Some(Hindrance::StandingQueue),
         Verdict::HalfOpenPressure => Some(Hindrance::HalfOpenPressure),
-        Verdict::Ok | Verdict::Burst | Verdict::Misconfigured | Verdict::UpstreamSlow | Verdict::InflightSaturated => {
+        Verdict::Ok
+        | Verdict::Burst
+        | Verdict::Misconfigured
+        | Verdict::UpstreamDown
+        | Verdict::UpstreamSlow
+        | Verdict::InflightSaturated => {
             None
         }
     }

@@ -111,7 +111,7 @@ fn the_node_sheds_from_eighty_percent_of_its_cap() {
 fn a_full_pool_presses_only_by_those_that_wait_and_sheds_nothing() {
     for (in_flight, parked, expected) in [(10, 0, 0), (10, 5, 500), (10, 10, 1000)] {
         let load = PoolFigures { capacity: 10, in_flight, parked, ..PoolFigures::default() };
-        let pools = vec![NamedLoad { name: "chat".into(), load }];
+        let pools = vec![NamedLoad { name: "chat".into(), load, oldest: None }];
         let pressure = weigh(&[], &Vitals::default(), &Loads { pools, ..Loads::default() });
         assert_eq!((pressure.permille, pressure.shedding), (expected, 0), "{in_flight}+{parked}");
     }

@@ -84,12 +84,13 @@ fn half_open(sent: u64, received: u64, cookies: u64, refused: u64) -> Evidence {
 }
 
 fn work(pool: PoolWork, saturated_seconds: f64) -> Evidence {
-    let work = Work { counted: 40, cap: 1000, saturated_seconds, pool: Some(pool) };
+    let pool = PoolWork { waiting_seconds: saturated_seconds, ..pool };
+    let work = Work { counted: 40, cap: 1000, saturated_seconds, node_full_seconds: 0.0, pool: Some(pool) };
     Evidence { work: Some(work), ..quiet(128) }
 }
 
 fn full_pool() -> PoolWork {
-    PoolWork { name: "chat".into(), capacity: 8, in_flight: 8, parked: 32, members: 2, ..PoolWork::default() }
+    PoolWork { name: "chat".into(), capacity: 8, in_flight: 8, parked: 32, members: 2, usable: 2, oldest_seconds: Some(0.2), ..PoolWork::default() }
 }
 
 #[test]
@@ -208,7 +209,7 @@ fn requests_that_wait_for_slots_are_no_matter_of_the_accept_queue() {
     assert_eq!(of(&saturated), Verdict::InflightSaturated);
     assert_eq!(
         Verdict::InflightSaturated.sentence(&saturated),
-        "32 requests have waited for pool chat for 30 s: 8 of 8 slots are held"
+        "the pool chat has been full for 30 s; 32 requests wait, the oldest for 200 ms; 8 of 8 slots are held"
     );
     assert_eq!(of(&Evidence { work: saturated.work, ..sustained() }), Verdict::InflightSaturated);
 }
@@ -222,6 +223,44 @@ fn slots_held_for_longer_than_usual_or_cooling_members_are_a_slow_upstream() {
     let cooling = work(PoolWork { cooling: 1, ..full_pool() }, 30.0);
     assert_eq!(of(&cooling), Verdict::UpstreamSlow);
     assert!(Verdict::UpstreamSlow.sentence(&cooling).contains("1 of 2 members are cooling"));
+}
+
+#[test]
+fn members_that_fail_are_an_upstream_that_is_down() {
+    let dead = |failing, down_seconds| PoolWork {
+        parked: 0,
+        members: 14,
+        usable: 14,
+        cooling: 13,
+        failing,
+        down_seconds,
+        ..full_pool()
+    };
+    let down = work(dead(14, 42.0), 0.0);
+    assert_eq!(of(&down), Verdict::UpstreamDown, "no request waits: clients get errors at once");
+    assert_eq!(
+        Verdict::UpstreamDown.sentence(&down),
+        "the upstream has failed for 42 s: 13 of 14 members of the pool chat are cooling, and the one kept in use fails too"
+    );
+    assert_eq!(of(&work(dead(13, 1.9), 0.0)), Verdict::Ok, "for a moment");
+    assert!(!Verdict::UpstreamDown.wants_longer_backlog(&down) && Verdict::UpstreamDown.is_trouble());
+}
+
+#[test]
+fn free_slots_and_pauses_are_told_as_they_are() {
+    let pool = PoolWork { in_flight: 6, parked: 1, waiting_seconds: 12.0, oldest_seconds: Some(3.0), ..full_pool() };
+    assert_eq!(
+        pool.saturation(),
+        "requests have queued for the pool chat for 12 s; 1 request waits, for 3.0 s; 6 of 8 slots are held"
+    );
+    let refuses = PoolWork { parked: 0, refused: 7, waiting_seconds: 12.0, ..full_pool() };
+    assert_eq!(
+        refuses.saturation(),
+        "the pool chat has been full for 12 s; 7 requests were refused in the last 10 s; 8 of 8 slots are held"
+    );
+    let full = Work { counted: 9, cap: 9, saturated_seconds: 30.0, node_full_seconds: 30.0, pool: Some(full_pool()) };
+    let node = Evidence { work: Some(full), ..quiet(128) };
+    assert_eq!(of(&node).sentence(&node), "the node has had 9 of at most 9 requests for 30 s");
 }
 
 #[test]

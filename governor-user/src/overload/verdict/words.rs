@@ -1,6 +1,7 @@
 //! Verdicts in plain words: what the numbers say in one sentence, and what to do in another.
 
 use super::{Evidence, Verdict, is_tracking_full};
+use crate::overload::evidence::PoolWork;
 use crate::kernel::view::{Conntrack, HalfOpen};
 use crate::wording::{Counted, counted};
 
@@ -21,6 +22,11 @@ impl Verdict {
             Self::AcceptorStalled => {
                 let idle = seconds(evidence.no_accept_seconds.unwrap_or(evidence.waiting_seconds));
                 format!("{} and nothing was accepted for {idle}{}", waiting(evidence), abandoned(evidence))
+            }
+            Self::UpstreamDown => {
+                evidence.work.as_ref().and_then(|work| work.pool.as_ref()).map_or_else(String::new, |pool| {
+                    format!("the upstream has failed for {}: {}", seconds(pool.down_seconds), pool.failing_members())
+                })
             }
             Self::UpstreamSlow => format!("{}; {}", saturation(evidence), slowness(evidence)),
             Self::InflightSaturated => saturation(evidence),
@@ -50,6 +56,10 @@ impl Verdict {
             Self::AcceptorStalled => {
                 "Look at the process that should accept, which governorctl listeners names: it hangs, is stopped or waits \
                  for something else; a longer backlog only stores clients that give up."
+            }
+            Self::UpstreamDown => {
+                "Look at the upstream and the way to it: governorctl pools --members shows the members and when their \
+                 cool-downs end; neither more slots nor a longer backlog help."
             }
             Self::UpstreamSlow => {
                 "Look at the upstream: governorctl pools --members shows which members cool and how full they are; fair \
@@ -179,20 +189,58 @@ fn half_open(evidence: &Evidence) -> String {
 
 fn saturation(evidence: &Evidence) -> String {
     let Some(work) = &evidence.work else { return String::new() };
-    let lasts = seconds(work.saturated_seconds);
     match &work.pool {
-        Some(pool) if pool.parked > 0 => format!(
-            "{} waited for pool {} for {lasts}: {} of {} held",
-            counted(pool.parked, "request has", "requests have"),
-            pool.name,
-            pool.in_flight,
-            counted(pool.capacity, "slot is", "slots are"),
-        ),
+        Some(pool) if pool.waiting_seconds >= work.node_full_seconds => pool.saturation(),
         _ => format!(
-            "the node has had {} of at most {} for {lasts}",
+            "the node has had {} of at most {} for {}",
             work.counted,
-            counted(work.cap, "request", "requests")
+            counted(work.cap, "request", "requests"),
+            seconds(work.node_full_seconds)
         ),
+    }
+}
+
+impl PoolWork {
+    /// "the pool chat has been full for 12 s; 13 requests wait, the oldest for 0.2 s; 8 of 8 slots are held". Each number
+    /// is of its own time: the pool stays full while the requests that wait for it come and go.
+    #[must_use]
+    pub fn saturation(&self) -> String {
+        let lasts = seconds(self.waiting_seconds);
+        let full = if self.in_flight >= self.capacity {
+            format!("the pool {} has been full for {lasts}", self.name)
+        } else {
+            format!("requests have queued for the pool {} for {lasts}", self.name)
+        };
+        let wait = match (self.parked, self.oldest_seconds) {
+            (0, _) if self.refused > 0 => {
+                format!("{} refused in the last 10 s", counted(self.refused, "request was", "requests were"))
+            }
+            (0, _) => "no request waits now".to_owned(),
+            (parked, None) => counted(parked, "request waits", "requests wait").to_string(),
+            (1, Some(oldest)) => format!("1 request waits, for {}", seconds(oldest)),
+            (parked, Some(oldest)) => format!("{parked} requests wait, the oldest for {}", seconds(oldest)),
+        };
+        let slots = counted(self.capacity, "slot", "slots");
+        let held = if self.in_flight == 1 { "is" } else { "are" };
+        format!("{full}; {wait}; {} of {slots} {held} held", self.in_flight)
+    }
+
+    /// "13 of 14 members of the pool chat are cooling, and the one kept in use fails too".
+    #[must_use]
+    pub fn failing_members(&self) -> String {
+        let Self { name, cooling, usable, failing, .. } = self;
+        let members = counted(*usable, "member", "members");
+        if *failing == 0 {
+            return format!("no member of the pool {name} cools now, and no request has ended well since");
+        }
+        if *cooling == 0 {
+            return format!("{failing} of {members} of the pool {name} fail");
+        }
+        let mut text = format!("{cooling} of {members} of the pool {name} are cooling");
+        if failing > cooling {
+            text.push_str(", and the one kept in use fails too");
+        }
+        text
     }
 }
 
@@ -208,7 +256,7 @@ fn slowness(evidence: &Evidence) -> String {
 }
 
 /// "1.3 s", "12 s".
-fn seconds(seconds: f64) -> String {
+pub(crate) fn seconds(seconds: f64) -> String {
     if seconds < 0.01 {
         format!("{:.1} ms", seconds * 1000.0)
     } else if seconds < 1.0 {
