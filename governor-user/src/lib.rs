@@ -6,6 +6,7 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod daemon;
+pub mod health;
 pub mod kernel;
 pub mod metrics;
 pub mod overload;

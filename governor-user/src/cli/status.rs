@@ -1,11 +1,11 @@
 //! `governorctl status`: the daemon at a glance; what needs an eye is red.
 
-use super::answer::{Answer, Error};
+use super::answer::{Answer, Error, Exit};
 use super::bypass;
 use super::ids;
 use super::render::{Column, Facts, Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::{Health, LostLeases, Mode, PinState, Pins, Status, Troubled};
+use crate::control::api::{Health, LostLeases, Mode, PinState, Pins, Severity, Status, Troubled};
 use crate::wording::counted;
 use std::net::SocketAddr;
 
@@ -15,12 +15,21 @@ const MOST_TROUBLED: usize = 5;
 /// Asks and shows.
 pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {
     let status: Status = ctl.client.get("/v1/status")?;
-    Ok(ctl.show(&status, |status, style| text(status, *style)))
+    let has_problem = status.findings.iter().any(|finding| finding.severity == Severity::Problem);
+    let exit = if has_problem { Exit::Negative } else { Exit::Ok };
+    Ok(Answer { exit, ..ctl.show(&status, |status, style| text(status, *style)) })
 }
 
 pub(super) fn text(status: &Status, style: Style) -> String {
     let mut facts = Facts::default();
     facts.add("governord", format!("{}, pid {}, up {}", status.version, status.pid, duration(status.uptime_seconds)));
+    for finding in &status.findings {
+        let text = format!("{}: {}; see: {}", finding.subject, printable(&finding.sentence), finding.next_command);
+        match finding.severity {
+            Severity::Problem => facts.add("PROBLEM", style.red(&text)),
+            Severity::Watch => facts.add("WATCH", style.yellow(&text)),
+        }
+    }
     if status.draining {
         facts.add("draining", style.red("yes: nothing new is granted"));
     }
@@ -195,6 +204,7 @@ pub(super) mod tests {
 
     pub(in crate::cli) fn quiet() -> Status {
         Status {
+            findings: Vec::new(),
             version: "0.1.0".into(),
             pid: 812,
             uptime_seconds: 93_600.0,

@@ -47,6 +47,7 @@ mod settings;
 mod tuner;
 mod verdicts;
 
+pub use crate::health::{HealthFinding, Severity};
 pub use crate::kernel::view::{
     Basis, CgroupView, ClosedListeners, Conntrack, Family, Finding, FindingKind, HalfOpen, Health, HookCandidate,
     HookEvent, HookView, ListenerGroup, ListenerView, NamespaceCounters, NamespaceView, PinState, Protocol,
@@ -75,6 +76,9 @@ pub const DEFAULT_SOCKET: &str = "/run/governor/control.sock";
 /// The daemon at a glance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
+    /// What needs attention, problems first; empty when all is well.
+    #[serde(default)]
+    pub findings: Vec<HealthFinding>,
     /// Version of the daemon.
     pub version: String,
     /// Its process id.

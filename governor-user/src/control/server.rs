@@ -11,6 +11,7 @@ use crate::daemon::clock;
 use crate::daemon::demand;
 use crate::daemon::handle::Handle;
 use crate::daemon::reload;
+use crate::health::Facts;
 use crate::kernel::groups::groups;
 use crate::proxy::peer::Peer;
 use axum::extract::connect_info::Connected;
@@ -75,7 +76,10 @@ pub fn routes(handle: Handle) -> Router {
 async fn status(State(handle): State<Handle>) -> Answer<api::Status> {
     let view = handle.view().await.ok_or_else(Problem::stopping)?;
     let settings = handle.settings().lock().await;
-    Ok(Json(views::status(&view, &handle.observation(), &handle.report(), handle.started(), handle.state(), &settings)))
+    let (seen, report) = (handle.observation(), handle.report());
+    let facts =
+        Facts { view: &view, seen: &seen, report: &report, hold: settings.loaded().config.overload.hold };
+    Ok(Json(views::status(facts, handle.started(), handle.state(), &settings)))
 }
 
 async fn listeners(

@@ -13,8 +13,8 @@ use crate::config::Names;
 use crate::daemon::settings::Settings;
 use crate::daemon::translate;
 use crate::daemon::view::View;
+use crate::health::{self, Facts};
 use crate::kernel::view::Observation;
-use crate::overload::Report;
 use crate::overload::monitors::cause_names;
 use crate::state::StateDir;
 use governor_engine::id::{ClassId, KeyId, OrgId, PoolId};
@@ -27,15 +27,10 @@ use std::time::Duration;
 
 /// `GET /v1/status`.
 #[must_use]
-pub fn status(
-    view: &View,
-    seen: &Observation,
-    report: &Report,
-    started: Instant,
-    state: &StateDir,
-    settings: &Settings,
-) -> api::Status {
+pub fn status(facts: Facts<'_>, started: Instant, state: &StateDir, settings: &Settings) -> api::Status {
+    let Facts { view, seen, report, .. } = facts;
     api::Status {
+        findings: health::findings(facts),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         uptime_seconds: view.now.since(started).as_secs_f64(),

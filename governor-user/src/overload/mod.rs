@@ -31,3 +31,4 @@ pub use loads::Loads;
 pub use monitors::Pressure;
 pub use report::{Judged, Report};
 pub use verdict::{Thresholds, Verdict};
+pub(crate) use verdict::seconds;

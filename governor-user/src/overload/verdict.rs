@@ -9,6 +9,8 @@ use std::fmt;
 
 mod words;
 
+pub(crate) use words::seconds;
+
 /// The diagnosis of a listener, first match wins in this order (but `ok`, which is last).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -427,7 +427,9 @@ impl Runner {
 /// What a verdict says against a longer queue.
 fn hindrance(evidence: &Evidence, policy: &ListenerPolicy) -> Option<Hindrance> {
     let thresholds = Thresholds { max_wait: policy.max_wait, ..Thresholds::default() };
-    match Verdict::of(evidence, &thresholds) {
+    // What requests wait for says nothing about the accept queue and must not hide what is wrong with it.
+    let queue = Evidence { work: None, ..evidence.clone() };
+    match Verdict::of(&queue, &thresholds) {
         Verdict::FdExhausted => Some(Hindrance::DescriptorsExhausted),
         Verdict::AcceptorStalled => Some(Hindrance::AcceptorStalled),
         Verdict::AcceptStarved => Some(Hindrance::StandingQueue),

@@ -1,0 +1,207 @@
+//! What is wrong with the node, as a list for people and scripts: each finding names its subject, says with numbers what is
+//! wrong, and gives the next command. Pure: from views of the daemon to findings; reads no clock and no file. Verdicts of
+//! single listeners are made in [`overload`](crate::overload); what is shown and with which exit code is the surfaces' part.
+
+mod listeners;
+mod pools;
+
+use crate::daemon::view::View;
+use crate::kernel::view::Observation;
+use crate::overload::Report;
+use crate::wording::counted;
+use governor_common::wire::reply::Level;
+use governor_engine::policy::Mode;
+use governor_engine::time::Duration;
+use serde::{Deserialize, Serialize};
+
+/// Findings of one kind at most; one more then says how many there are.
+const MOST_OF_A_KIND: usize = 20;
+
+/// Something that needs attention.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthFinding {
+    /// How soon.
+    pub severity: Severity,
+    /// What it is about, e.g. `pool chat`, `listener 0.0.0.0:443`, `bypass`.
+    pub subject: String,
+    /// What is wrong, with the numbers that show it; without a full stop.
+    pub sentence: String,
+    /// The command that shows more or that ends it.
+    pub next_command: String,
+}
+
+/// How soon a finding needs attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Clients are harmed, or the governor does not do its part: act now.
+    Problem,
+    /// Nothing is lost yet, or it is meant: keep an eye on it.
+    Watch,
+}
+
+impl Severity {
+    /// Stable name, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Problem => "problem",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+/// What findings are made from: views of one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// Of the driver.
+    pub view: &'a View,
+    /// The newest observation of the kernel.
+    pub seen: &'a Observation,
+    /// The newest verdicts, monitors and pools.
+    pub report: &'a Report,
+    /// What holds for less than this is a moment and no finding: `overload.hold`.
+    pub hold: Duration,
+}
+
+impl HealthFinding {
+    fn problem(subject: impl Into<String>, sentence: impl Into<String>, next_command: impl Into<String>) -> Self {
+        Self::new(Severity::Problem, subject, sentence, next_command)
+    }
+
+    fn watch(subject: impl Into<String>, sentence: impl Into<String>, next_command: impl Into<String>) -> Self {
+        Self::new(Severity::Watch, subject, sentence, next_command)
+    }
+
+    fn new(
+        severity: Severity,
+        subject: impl Into<String>,
+        sentence: impl Into<String>,
+        next_command: impl Into<String>,
+    ) -> Self {
+        Self { severity, subject: subject.into(), sentence: sentence.into(), next_command: next_command.into() }
+    }
+}
+
+/// Everything that needs attention, problems first.
+#[must_use]
+pub fn findings(facts: Facts<'_>) -> Vec<HealthFinding> {
+    let mut found = Vec::new();
+    found.extend(bypass(facts.view));
+    found.extend(bounded(pools::findings(facts.report, facts.hold), "pools", "governorctl pools"));
+    found.extend(bounded(listeners::findings(facts.report), "listeners", "governorctl listeners"));
+    found.extend(level(facts.view));
+    found.extend(disk(facts.view));
+    found.extend(kernel(facts.seen));
+    found.extend(counts(facts.seen));
+    found.extend(proxies(facts.view));
+    // Stable: of one severity the order above stays.
+    found.sort_by_key(|finding| finding.severity);
+    found
+}
+
+/// The worst of one kind, and one line for the rest.
+fn bounded(mut found: Vec<HealthFinding>, subject: &str, next_command: &str) -> Vec<HealthFinding> {
+    found.sort_by_key(|finding| finding.severity);
+    let more = found.len().saturating_sub(MOST_OF_A_KIND);
+    if more > 0 {
+        let severity = found.get(MOST_OF_A_KIND).map_or(Severity::Watch, |finding| finding.severity);
+        found.truncate(MOST_OF_A_KIND);
+        let sentence = counted(more, "more finding is not listed", "more findings are not listed").to_string();
+        found.push(HealthFinding::new(severity, subject, sentence, next_command));
+    }
+    found
+}
+
+/// While the bypass is on, no request is refused and no limit holds.
+fn bypass(view: &View) -> Option<HealthFinding> {
+    let until = view.bypass_remaining.map_or_else(
+        || "until it is switched off".to_owned(),
+        |seconds| format!("for {seconds} s more unless it is switched off"),
+    );
+    view.snapshot.bypass.then(|| {
+        HealthFinding::problem("bypass", format!("every request passes without a limit {until}"), "governorctl bypass off")
+    })
+}
+
+/// The level that refuses work. The level that proxies are notified of has its causes in other findings.
+fn level(view: &View) -> Option<HealthFinding> {
+    let who = match view.snapshot.level {
+        governor_engine::io::Level::Overloaded => "all requests but critical ones",
+        governor_engine::io::Level::High => "sheddable requests",
+        governor_engine::io::Level::Normal | governor_engine::io::Level::Elevated => {
+            return (view.overload.level >= Level::High).then(|| {
+                let sentence = format!(
+                    "the level is {} at a pressure of {} ‰ ({}); no request is refused for it",
+                    view.overload.level.as_str(),
+                    view.overload.pressure,
+                    crate::overload::monitors::cause_names(view.overload.causes).join(", ")
+                );
+                HealthFinding::watch("overload", sentence, "governorctl status")
+            });
+        }
+    };
+    Some(match view.node.shed_mode {
+        Mode::Enforce => HealthFinding::problem(
+            "overload",
+            format!("the node is overloaded: {who} are refused with 529"),
+            "governorctl events --last 10m",
+        ),
+        Mode::Observe => HealthFinding::watch(
+            "overload",
+            format!("the node is overloaded: {who} would be refused, but overload.mode is observe"),
+            "governorctl events --last 10m",
+        ),
+    })
+}
+
+/// Records that the disk refuses are lost.
+fn disk(view: &View) -> Vec<HealthFinding> {
+    let failing = view.records.iter().filter_map(|(what, health)| Some((what, health.failing.as_ref()?, health.lost)));
+    failing
+        .map(|(what, why, lost)| {
+            HealthFinding::problem(
+                format!("disk ({what})"),
+                format!("records cannot be written: {why}; {lost} were lost since the start"),
+                "governorctl doctor",
+            )
+        })
+        .collect()
+}
+
+/// What is observed with less than was asked for, one finding for all of it.
+fn kernel(seen: &Observation) -> Option<HealthFinding> {
+    let first = seen.degraded.first()?;
+    let more = match seen.degraded.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    Some(HealthFinding::watch(
+        "kernel",
+        format!("the {} tier shows less than was asked for: {first}{more}", seen.tier),
+        "governorctl doctor",
+    ))
+}
+
+/// Counts that the kernel's truth contradicted.
+fn counts(seen: &Observation) -> Option<HealthFinding> {
+    let health = &seen.health;
+    (health.drift > 0 || health.lost_events > 0 || health.untracked > 0).then(|| {
+        let sentence = format!(
+            "counts were repaired since the start: drift {}, lost events {}, untracked {}",
+            health.drift, health.lost_events, health.untracked
+        );
+        HealthFinding::watch("counts", sentence, "governorctl doctor")
+    })
+}
+
+/// Without a proxy nothing is admitted through the daemon.
+fn proxies(view: &View) -> Option<HealthFinding> {
+    (view.sessions.is_empty() && !view.snapshot.pools.is_empty()).then(|| {
+        HealthFinding::watch("proxies", "no proxy is connected: no request is admitted", "governorctl doctor")
+    })
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;
