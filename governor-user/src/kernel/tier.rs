@@ -15,7 +15,8 @@ use std::{error::Error, fmt::Write as _, path::Path};
 #[derive(Debug)]
 pub(crate) struct Ladder {
     pub(crate) tier: Tier,
-    /// Why it is not a better tier than this, best first.
+    /// Why it is less than was asked for, best first. What is asked for is the tier that is forced or required; where the
+    /// configuration names none, the tracepoint tier, because many hosts allow no trampolines.
     pub(crate) reasons: Vec<String>,
     pub(crate) hooks: Vec<HookView>,
     /// The attached programs, on that tier.
@@ -28,6 +29,7 @@ pub(crate) struct Ladder {
 /// When that is less than required, or not even `/proc` works.
 pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
     let from = options.forced_tier.unwrap_or(Tier::Trampoline);
+    let asked = options.forced_tier.or(options.require).unwrap_or(Tier::Tracepoint);
     let mut reasons = Vec::new();
     let mut hooks = Vec::new();
     let mut tracepoint = None;
@@ -36,15 +38,13 @@ pub(crate) fn choose(options: &Options) -> Result<Ladder, PlaneError> {
         let foreign = foreign::tracing_programs();
         match attach(options, from) {
             Ok(attached) => {
-                if attached.tier() < from {
-                    reasons.push(short_of(from, attached.hooks()));
-                }
+                reasons.extend(short_of(asked.min(from), attached.hooks()));
                 hooks.extend(attached.hooks().iter().cloned());
                 hooks.extend(foreign);
                 tracepoint = Some(attached);
             }
             Err(reason) => {
-                if from >= Tier::Trampoline {
+                if asked >= Tier::Trampoline {
                     reasons.push(format!("trampoline: {reason}"));
                 }
                 reasons.push(format!("tracepoint: {reason}"));
@@ -143,18 +143,23 @@ fn polled_connections() -> HookView {
     }
 }
 
-/// Which events fall short of a tier: the reason of the best way to observe them, once for all events that share it.
-fn short_of(tier: Tier, hooks: &[HookView]) -> String {
+/// Which events fall short of a tier: the reason of the best way to observe them, once for all events that share it. `None`
+/// where every event is observed as well as that tier can.
+fn short_of(tier: Tier, hooks: &[HookView]) -> Option<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for hook in hooks {
-        let Some(missed) = hook.candidates.first().filter(|first| first.tier >= tier && !first.fires) else { continue };
-        match reasons.iter_mut().find(|(reason, _)| *reason == missed.reason) {
+        let ways = || hook.candidates.iter().filter(|way| way.tier <= tier);
+        let Some(best) = ways().max_by_key(|way| way.tier) else { continue };
+        if ways().any(|way| way.tier == best.tier && way.fires) {
+            continue;
+        }
+        match reasons.iter_mut().find(|(reason, _)| *reason == best.reason) {
             Some((_, events)) => events.push(&hook.purpose),
-            None => reasons.push((&missed.reason, vec![&hook.purpose])),
+            None => reasons.push((&best.reason, vec![&hook.purpose])),
         }
     }
     let line = |(reason, events): &(&str, Vec<&str>)| format!("{}: {reason}", events.join("; "));
-    format!("{tier}: {}", reasons.iter().map(line).collect::<Vec<_>>().join(" | "))
+    (!reasons.is_empty()).then(|| format!("{tier}: {}", reasons.iter().map(line).collect::<Vec<_>>().join(" | ")))
 }
 
 /// An error with its causes on one line.
