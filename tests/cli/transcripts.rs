@@ -67,8 +67,8 @@ fn a_quiet_daemon_says_so() {
 fn status_shows_level_bypass_and_pools() {
     let daemon = quiet();
     let status = of(&daemon, &["status"]);
-    for line in ["level  normal, pressure 0 ‰", "bypass  off", "no proxy is connected", "chat  0  2  0  no"] {
-        assert!(status.lines().any(|shown| shown == line), "{line:?} is not in\n{status}");
+    for line in ["level  normal, pressure 0 ‰", "bypass  off", "no proxy is connected", "chat  0  2  0  0  0  "] {
+        assert!(status.lines().any(|shown| shown.starts_with(line)), "{line:?} is not in\n{status}");
     }
     assert!(status.starts_with("governord  0.1.0, pid PID, up TIME\n"), "{status}");
 }

@@ -229,7 +229,12 @@ async fn requests_that_wait_for_slots_show_at_the_proxys_listener() {
     });
     let saturated = verdict("inflight_saturated");
     let sentence = saturated[0]["sentence"].as_str().unwrap();
-    assert!(sentence.contains("1 request has waited for pool chat") && sentence.contains("2 of 2"), "{sentence}");
+    assert!(
+        sentence.contains("the pool chat has been full")
+            && sentence.contains("1 request waits")
+            && sentence.contains("2 of 2"),
+        "{sentence}"
+    );
 
     governor.member_report("chat", "m1", MemberNews::RateLimited { reset_ms: Some(60_000) });
     let slow = verdict("upstream_slow");

@@ -95,6 +95,8 @@ pub struct PoolFigures {
     /// Refusals for want of a slot since the engine was made: those of caps, of suspended keys and of the level are not
     /// among them.
     pub refused: u64,
+    /// All refusals since the engine was made, whatever their reason.
+    pub refused_in_all: u64,
     /// Leases that their holder released since the engine was made, without those that were suspended then.
     pub ended: u64,
     /// Sum of the times those had held their slot.

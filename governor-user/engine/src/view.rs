@@ -82,6 +82,7 @@ impl Engine {
             failures: pool.counters.failures,
             recoveries: pool.counters.recoveries,
             refused: pool.counters.refused(),
+            refused_in_all: pool.counters.shed.values().sum(),
             ended: pool.counters.ended,
             held: pool.counters.held,
         })

@@ -76,7 +76,7 @@ pub(super) fn table(pools: &[Pool], style: Style) -> String {
     table.text(style, "no pools are configured")
 }
 
-fn fair_share(kind: FairShare, mode: Mode) -> String {
+pub(super) fn fair_share(kind: FairShare, mode: Mode) -> String {
     match (kind, mode) {
         (FairShare::Off, _) => rule(kind),
         (FairShare::EqualSplit(_) | FairShare::MaxMin, Mode::Observe) => format!("{}, observe", rule(kind)),

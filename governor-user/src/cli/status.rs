@@ -3,9 +3,12 @@
 use super::answer::{Answer, Error, Exit};
 use super::bypass;
 use super::ids;
+use super::pools::fair_share;
 use super::render::{Column, Facts, Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::{Health, LostLeases, Mode, PinState, Pins, Severity, Status, Troubled};
+use crate::control::api::{
+    Health, LostLeases, MemberCounts, Mode, Overrides, PinState, Pins, Severity, Status, Troubled,
+};
 use crate::wording::counted;
 use std::net::SocketAddr;
 
@@ -64,18 +67,13 @@ pub(super) fn text(status: &Status, style: Style) -> String {
     for lost in &status.lost {
         facts.add("leaks", style.yellow(&leaks(lost)));
     }
-    if let Some(failure) = &status.reload_failure {
-        facts.add("reload", style.red(&format!("failed at {}: {}", failure.at, failure.error)));
-    }
     if !status.pending.is_empty() {
         facts.add("pending", style.yellow(&format!("{}: in force after a restart", status.pending.join(", "))));
     }
-    for one in &status.state.unstored {
-        let line = format!("{} is in force and not stored: {}; a restart undoes it", one.file, one.error);
-        facts.add("state", style.red(&line));
-    }
-    for one in &status.state.damaged {
-        facts.add("state", style.yellow(&format!("{} was damaged and is not used: {}", one.file, one.why)));
+    let Overrides { settings, keys } = status.overrides;
+    if settings + keys > 0 {
+        let (settings, keys) = (counted(settings, "setting", "settings"), counted(keys, "key", "keys"));
+        facts.add("overrides", format!("{settings}, {keys}; see: governorctl config, governorctl keys"));
     }
     for line in &status.warnings {
         facts.add("warning", style.yellow(line));
@@ -96,15 +94,27 @@ pub(super) fn text(status: &Status, style: Style) -> String {
             session.leases.to_string(),
         ]);
     }
-    let mut pools = Table::new(
-        &["POOL", ">IN FLIGHT", ">CAPACITY", ">PARKED", "CONGESTED"].map(|title| Column::from(title).rank(0)),
-    );
+    let mut pools = Table::new(&[
+        Column::text("POOL").rank(0),
+        Column::number("IN FLIGHT").rank(0),
+        Column::number("CAPACITY").rank(0),
+        Column::number("PARKED").rank(0),
+        Column::number("GRANTED/MIN").rank(1),
+        Column::number("REFUSED/MIN").rank(1),
+        Column::text("MEMBERS").rank(2),
+        Column::text("FAIR SHARE").rank(3),
+        Column::text("CONGESTED").rank(4),
+    ]);
     for pool in &status.pools {
         pools.row([
             pool.name.clone(),
             pool.in_flight.to_string(),
             pool.capacity.to_string(),
             pool.parked.to_string(),
+            pool.granted_last_minute.to_string(),
+            pool.refused_last_minute.to_string(),
+            members(pool.members),
+            fair_share(pool.fair_share, pool.mode),
             if pool.congested { "yes" } else { "no" }.to_owned(),
         ]);
     }
@@ -114,6 +124,15 @@ pub(super) fn text(status: &Status, style: Style) -> String {
         sessions.text(style, "no proxy is connected"),
         pools.text(style, "no pools are configured")
     )
+}
+
+/// "14 up", "1 up, 13 cooling".
+fn members(counts: MemberCounts) -> String {
+    let MemberCounts { up, cooling, draining, off } = counts;
+    let states = [(up, "up"), (cooling, "cooling"), (draining, "draining"), (off, "off")];
+    let there: Vec<String> =
+        states.iter().filter(|(count, _)| *count > 0).map(|(count, state)| format!("{count} {state}")).collect();
+    if there.is_empty() { "none".to_owned() } else { there.join(", ") }
 }
 
 fn level(status: &Status, style: Style) -> String {
@@ -200,7 +219,7 @@ fn counting(pins: &Pins, style: Style) -> Option<String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::control::api::{Bypass, Monitor, Node, PoolSummary, Session, Tier, Verdict};
+    use crate::control::api::{Bypass, FairShare, HealthFinding, Monitor, Node, PoolSummary, Session, Tier, Verdict};
 
     pub(in crate::cli) fn quiet() -> Status {
         Status {
@@ -228,6 +247,7 @@ pub(super) mod tests {
             kernel: Health { audits: 40, ..Health::default() },
             pins: Pins::default(),
             state: crate::control::api::StateHealth::default(),
+            overrides: Overrides::default(),
             reload_failure: None,
             pending: Vec::new(),
             warnings: Vec::new(),
@@ -235,7 +255,18 @@ pub(super) mod tests {
     }
 
     pub(in crate::cli) fn summary(name: &str, count: u32) -> PoolSummary {
-        PoolSummary { name: name.into(), capacity: count, in_flight: count, parked: count, congested: true }
+        PoolSummary {
+            name: name.into(),
+            capacity: count,
+            in_flight: count,
+            parked: count,
+            congested: true,
+            members: MemberCounts { up: 14, ..MemberCounts::default() },
+            fair_share: FairShare::EqualSplit(80),
+            mode: Mode::Observe,
+            granted_last_minute: 1_200,
+            refused_last_minute: 7,
+        }
     }
 
     #[test]
@@ -279,6 +310,21 @@ pub(super) mod tests {
             }],
             bypass: Bypass { on: true, remaining_seconds: Some(1795.0) },
             draining: true,
+            findings: vec![
+                HealthFinding {
+                    severity: Severity::Problem,
+                    subject: "bypass".into(),
+                    sentence: "every request passes without a limit".into(),
+                    next_command: "governorctl bypass off".into(),
+                },
+                HealthFinding {
+                    severity: Severity::Watch,
+                    subject: "pool chat".into(),
+                    sentence: "13 of 14 members of the pool chat are cooling".into(),
+                    next_command: "governorctl pools --members".into(),
+                },
+            ],
+            overrides: Overrides { settings: 1, keys: 2 },
             sessions: vec![
                 Session { id: 1, name: "gateway-a".into(), pid: Some(4211), uid: 33, leases: 61 },
                 Session { id: 2, name: "gateway-b".into(), pid: None, uid: 33, leases: 0 },
@@ -286,13 +332,15 @@ pub(super) mod tests {
             node: Node { counted: 801, cap: 0, parked: 14, max_parked: 500 },
             awaited: 3,
             lost: vec![LostLeases { site: Some("src/chat.rs:42".into()), expired: 1, reclaimed: 7 }],
-            pools: vec![PoolSummary { name: "chat".into(), capacity: 98, in_flight: 95, parked: 14, congested: true }],
+            pools: vec![PoolSummary { capacity: 98, in_flight: 95, parked: 14, ..summary("chat", 98) }],
             kernel: Health { drift: 2, audits: 40, audits_failed: 1, ..Health::default() },
             warnings: vec!["pools.chat.min_guarantee: 60 keys of 2 do not fit 98 slots".into()],
             ..quiet()
         };
         insta::assert_snapshot!(text(&status, Style::PLAIN), @"
         governord  0.1.0, pid 812, up 1d02h
+        PROBLEM    bypass: every request passes without a limit; see: governorctl bypass off
+        WATCH      pool chat: 13 of 14 members of the pool chat are cooling; see: governorctl pools --members
         draining   yes: nothing new is granted
         level      high, pressure 801 ‰ (accept_fill, node_in_flight)
         presses    accept_fill 801 ‰: 0.0.0.0:443: 116 of at most 129 wait
@@ -304,14 +352,15 @@ pub(super) mod tests {
                    state: folder is read-only
         restart    3 leases of the daemon before count until their proxies are back
         leaks      at src/chat.rs:42: 1 expired, 7 outlived their client
+        overrides  1 setting, 2 keys; see: governorctl config, governorctl keys
         warning    pools.chat.min_guarantee: 60 keys of 2 do not fit 98 slots
 
         SESSION  PROXY       PID  UID  LEASES
             s-1  gateway-a  4211   33      61
             s-2  gateway-b     -   33       0
 
-        POOL  IN FLIGHT  CAPACITY  PARKED  CONGESTED
-        chat         95        98      14  yes
+        POOL  IN FLIGHT  CAPACITY  PARKED  GRANTED/MIN  REFUSED/MIN  MEMBERS  FAIR SHARE          CONGESTED
+        chat         95        98      14         1200            7  14 up    from 80 %, observe  yes
         ");
     }
 

@@ -133,6 +133,9 @@ pub struct Status {
     /// The state folder.
     #[serde(default)]
     pub state: StateHealth,
+    /// What operators have overridden.
+    #[serde(default)]
+    pub overrides: Overrides,
     /// The last reload, if it changed nothing because the configuration was not valid.
     #[serde(default)]
     pub reload_failure: Option<ReloadFailure>,
@@ -259,6 +262,41 @@ pub struct PoolSummary {
     pub parked: u32,
     /// At or over its threshold now.
     pub congested: bool,
+    /// Its members by state.
+    #[serde(default)]
+    pub members: MemberCounts,
+    /// The rule and its mode.
+    pub fair_share: FairShare,
+    /// See `fair_share`.
+    pub mode: Mode,
+    /// Grants in the last minute.
+    #[serde(default)]
+    pub granted_last_minute: u64,
+    /// Refusals in the last minute, whatever their reason.
+    #[serde(default)]
+    pub refused_last_minute: u64,
+}
+
+/// Members of one pool by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberCounts {
+    /// Take requests.
+    pub up: usize,
+    /// Failed and rest.
+    pub cooling: usize,
+    /// Take nothing new.
+    pub draining: usize,
+    /// Have no slots.
+    pub off: usize,
+}
+
+/// What is in force because an operator said so, and not by the configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overrides {
+    /// Settings.
+    pub settings: usize,
+    /// Keys.
+    pub keys: usize,
 }
 
 /// How `GET /v1/listeners` answers.

@@ -76,10 +76,16 @@ pub fn routes(handle: Handle) -> Router {
 async fn status(State(handle): State<Handle>) -> Answer<api::Status> {
     let view = handle.view().await.ok_or_else(Problem::stopping)?;
     let settings = handle.settings().lock().await;
-    let (seen, report) = (handle.observation(), handle.report());
-    let facts =
-        Facts { view: &view, seen: &seen, report: &report, hold: settings.loaded().config.overload.hold };
-    Ok(Json(views::status(facts, handle.started(), handle.state(), &settings)))
+    let (seen, report, state) = (handle.observation(), handle.report(), views::state_health(handle.state()));
+    let facts = Facts {
+        view: &view,
+        seen: &seen,
+        report: &report,
+        hold: settings.loaded().config.overload.hold,
+        failed_reload: settings.reload_failure(),
+        state: &state,
+    };
+    Ok(Json(views::status(facts, handle.started(), &settings)))
 }
 
 async fn listeners(

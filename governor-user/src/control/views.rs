@@ -15,6 +15,7 @@ use crate::daemon::translate;
 use crate::daemon::view::View;
 use crate::health::{self, Facts};
 use crate::kernel::view::Observation;
+use crate::overload::evidence::PoolWork;
 use crate::overload::monitors::cause_names;
 use crate::state::StateDir;
 use governor_engine::id::{ClassId, KeyId, OrgId, PoolId};
@@ -27,8 +28,10 @@ use std::time::Duration;
 
 /// `GET /v1/status`.
 #[must_use]
-pub fn status(facts: Facts<'_>, started: Instant, state: &StateDir, settings: &Settings) -> api::Status {
+pub fn status(facts: Facts<'_>, started: Instant, settings: &Settings) -> api::Status {
     let Facts { view, seen, report, .. } = facts;
+    let of_last_minute =
+        |name: &str, count: fn(&PoolWork) -> u64| report.pools.iter().find(|pool| pool.name == name).map_or(0, count);
     api::Status {
         findings: health::findings(facts),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -45,7 +48,8 @@ pub fn status(facts: Facts<'_>, started: Instant, state: &StateDir, settings: &S
         monitors: verdicts::monitors(report),
         troubled: verdicts::troubled(report),
         bypass: bypass(view),
-        state: state_health(state),
+        state: facts.state.clone(),
+        overrides: api::Overrides { settings: settings.overrides(), keys: view.snapshot.overrides.len() },
         reload_failure: settings
             .reload_failure()
             .map(|failure| api::ReloadFailure { error: failure.error.clone(), at: failure.at.clone() }),
@@ -80,12 +84,30 @@ pub fn status(facts: Facts<'_>, started: Instant, state: &StateDir, settings: &S
                 in_flight: pool.in_flight,
                 parked: pool.parked,
                 congested: pool.congested,
+                members: member_counts(pool),
+                fair_share: fair_share(pool.fair_share),
+                mode: mode(pool.mode),
+                granted_last_minute: of_last_minute(&pool.name, |work| work.granted_last_minute),
+                refused_last_minute: of_last_minute(&pool.name, |work| work.refused_last_minute),
             })
             .collect(),
         kernel: seen.health,
         pins: pins(seen),
         warnings: settings.loaded().warnings.clone(),
     }
+}
+
+fn member_counts(pool: &PoolView) -> api::MemberCounts {
+    let mut counts = api::MemberCounts::default();
+    for member in &pool.members {
+        *match member.state {
+            MemberState::Up => &mut counts.up,
+            MemberState::Cooling { .. } => &mut counts.cooling,
+            MemberState::Draining => &mut counts.draining,
+            MemberState::Off => &mut counts.off,
+        } += 1;
+    }
+    counts
 }
 
 /// The places in the proxies where most leases are lost come first.

@@ -13,7 +13,6 @@ use super::former::Formers;
 use super::journal::Journal;
 use super::key_overrides::KeyOverrides;
 use super::labels::Labels;
-use super::levels::LevelLog;
 use super::messages::Message;
 use super::notify::Watchdog;
 use super::page::SignalPage;
@@ -23,7 +22,7 @@ use crate::config::OverloadConfig;
 use crate::kernel::Closings;
 use crate::kernel::clients::ClientWatch;
 use crate::metrics::Recorder;
-use crate::overload::{LevelMachine, Loads, Report};
+use crate::overload::{LevelMachine, Loads, Report, Transitions};
 use crate::proxy::outbox::Outbox;
 use crate::proxy::peer::Peer;
 use governor_common::wire::reply::{Limits, Reply};
@@ -114,7 +113,7 @@ pub struct Driver {
     pub(super) shedding: LevelMachine,
     /// What was seen last and what it came to.
     pub(super) report: Arc<Report>,
-    pub(super) level_log: LevelLog,
+    pub(super) transitions: Transitions,
     pub(super) rates: Rates,
     pub(super) limits: Limits,
     /// Something happened that may change the limits: they are worked out anew before the loop rests.
@@ -135,6 +134,7 @@ impl Driver {
             parts.engine.handle_input(Input::Bypass { on: true }, now);
         }
         let level = LevelMachine::new(parts.overload.hold, parts.overload.hysteresis);
+        let transitions = Transitions::new(parts.overload.hold);
         let shedding = level.clone();
         let mut driver = Self {
             parts,
@@ -150,7 +150,7 @@ impl Driver {
             level,
             shedding,
             report: Arc::default(),
-            level_log: LevelLog::default(),
+            transitions,
             rates: Rates::default(),
             limits: Limits::default(),
             limits_stale: true,

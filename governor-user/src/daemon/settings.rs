@@ -169,6 +169,12 @@ impl Settings {
         &self.loaded
     }
 
+    /// How many settings are overridden.
+    #[must_use]
+    pub fn overrides(&self) -> usize {
+        self.overrides.len()
+    }
+
     /// Prepares to set (`Some`) or unset (`None`) an override.
     ///
     /// # Errors

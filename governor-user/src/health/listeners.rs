@@ -18,10 +18,11 @@ pub(super) fn findings(report: &Report) -> Vec<HealthFinding> {
 }
 
 fn of(place: SocketAddr, sockets: &[&Judged]) -> Option<HealthFinding> {
-    let (severity, worst) = sockets.iter().filter_map(|row| Some((severity(row)?, *row))).min_by_key(|(grade, row)| {
-        // Of one severity the verdict that comes first in the order of diagnosis.
-        (*grade, row.verdict)
-    })?;
+    let (severity, worst) =
+        sockets.iter().filter_map(|row| Some((severity(row)?, *row))).min_by_key(|(grade, row)| {
+            // Of one severity the verdict that comes first in the order of diagnosis.
+            (*grade, row.verdict)
+        })?;
     let same = sockets.iter().filter(|row| row.verdict == worst.verdict).count();
     let (severity, of_them) = match (worst.verdict, sockets.len()) {
         (_, 1) => (severity, String::new()),

@@ -5,6 +5,8 @@
 mod listeners;
 mod pools;
 
+use crate::control::api::StateHealth;
+use crate::daemon::settings::ReloadFailure;
 use crate::daemon::view::View;
 use crate::kernel::view::Observation;
 use crate::overload::Report;
@@ -62,6 +64,10 @@ pub struct Facts<'a> {
     pub report: &'a Report,
     /// What holds for less than this is a moment and no finding: `overload.hold`.
     pub hold: Duration,
+    /// The last reload, if it failed.
+    pub failed_reload: Option<&'a ReloadFailure>,
+    /// The state folder.
+    pub state: &'a StateHealth,
 }
 
 impl HealthFinding {
@@ -92,6 +98,8 @@ pub fn findings(facts: Facts<'_>) -> Vec<HealthFinding> {
     found.extend(bounded(listeners::findings(facts.report), "listeners", "governorctl listeners"));
     found.extend(level(facts.view));
     found.extend(disk(facts.view));
+    found.extend(state(facts.state));
+    found.extend(facts.failed_reload.map(reload));
     found.extend(kernel(facts.seen));
     found.extend(counts(facts.seen));
     found.extend(proxies(facts.view));
@@ -120,7 +128,11 @@ fn bypass(view: &View) -> Option<HealthFinding> {
         |seconds| format!("for {seconds} s more unless it is switched off"),
     );
     view.snapshot.bypass.then(|| {
-        HealthFinding::problem("bypass", format!("every request passes without a limit {until}"), "governorctl bypass off")
+        HealthFinding::problem(
+            "bypass",
+            format!("every request passes without a limit {until}"),
+            "governorctl bypass off",
+        )
     })
 }
 
@@ -169,6 +181,27 @@ fn disk(view: &View) -> Vec<HealthFinding> {
         .collect()
 }
 
+/// State that a restart would undo, and state that was lost.
+fn state(state: &StateHealth) -> Vec<HealthFinding> {
+    let unstored = state.unstored.iter().map(|file| {
+        let sentence = format!("{} is in force and not stored: {}; a restart undoes it", file.file, file.error);
+        HealthFinding::problem("state", sentence, "governorctl doctor")
+    });
+    let damaged = state.damaged.iter().map(|file| {
+        let sentence = format!("{} was damaged and is not used: {}", file.file, file.why);
+        HealthFinding::watch("state", sentence, "governorctl doctor")
+    });
+    unstored.chain(damaged).collect()
+}
+
+fn reload(failure: &ReloadFailure) -> HealthFinding {
+    let sentence = format!(
+        "the reload at {} failed and the configuration before it is in force, but a restart would fail: {}",
+        failure.at, failure.error
+    );
+    HealthFinding::watch("reload", sentence, "governord --check")
+}
+
 /// What is observed with less than was asked for, one finding for all of it.
 fn kernel(seen: &Observation) -> Option<HealthFinding> {
     let first = seen.degraded.first()?;
@@ -197,9 +230,8 @@ fn counts(seen: &Observation) -> Option<HealthFinding> {
 
 /// Without a proxy nothing is admitted through the daemon.
 fn proxies(view: &View) -> Option<HealthFinding> {
-    (view.sessions.is_empty() && !view.snapshot.pools.is_empty()).then(|| {
-        HealthFinding::watch("proxies", "no proxy is connected: no request is admitted", "governorctl doctor")
-    })
+    (view.sessions.is_empty() && !view.snapshot.pools.is_empty())
+        .then(|| HealthFinding::watch("proxies", "no proxy is connected: no request is admitted", "governorctl doctor"))
 }
 
 #[cfg(test)]

@@ -19,7 +19,8 @@ pub(super) fn findings(report: &Report, hold: Duration) -> Vec<HealthFinding> {
 fn of(pool: &PoolWork, hold: Duration) -> Option<HealthFinding> {
     let subject = format!("pool {}", pool.name);
     if pool.is_down(hold) {
-        let sentence = format!("the upstream has failed for {}: {}", seconds(pool.down_seconds), pool.failing_members());
+        let sentence =
+            format!("the upstream has failed for {}: {}", seconds(pool.down_seconds), pool.failing_members());
         return Some(HealthFinding::problem(subject, sentence, MEMBERS));
     }
     if pool.is_saturated(hold) {

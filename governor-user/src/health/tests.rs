@@ -1,6 +1,7 @@
 //! Situations of a node and what is found in each.
 
 use super::*;
+use crate::control::api::UnstoredFile;
 use crate::daemon::clients::Counts;
 use crate::daemon::ring::RingHealth;
 use crate::daemon::view::SessionView;
@@ -19,6 +20,8 @@ struct Node {
     view: View,
     seen: Observation,
     report: Report,
+    state: StateHealth,
+    failed_reload: Option<ReloadFailure>,
 }
 
 impl Node {
@@ -44,7 +47,7 @@ impl Node {
         let seen = Observation { tier: Tier::Tracepoint, ..Observation::default() };
         let pool = PoolWork { name: "chat".into(), capacity: 98, members: 14, usable: 14, ..PoolWork::default() };
         let report = Report { pools: vec![pool], ..Report::default() };
-        Self { view, seen, report }
+        Self { view, seen, report, state: StateHealth::default(), failed_reload: None }
     }
 
     fn listener(mut self, verdict: Verdict, watched: bool) -> Self {
@@ -75,7 +78,8 @@ impl Node {
 
     fn found(&self) -> Vec<(Severity, String, String)> {
         let (view, seen, report) = (&self.view, &self.seen, &self.report);
-        let facts = Facts { view, seen, report, hold: Duration::from_secs(2) };
+        let (state, failed_reload) = (&self.state, self.failed_reload.as_ref());
+        let facts = Facts { view, seen, report, hold: Duration::from_secs(2), failed_reload, state };
         findings(facts).into_iter().map(|found| (found.severity, found.subject, found.sentence)).collect()
     }
 
@@ -175,10 +179,29 @@ fn records_that_are_lost_and_a_degraded_kernel_are_found() {
 }
 
 #[test]
+fn what_a_restart_would_undo_is_found() {
+    let mut node = Node::healthy();
+    node.failed_reload = Some(ReloadFailure { error: "no such setting: x".into(), at: "2026-01-01T00:00:00Z".into() });
+    let (severity, text) = node.only();
+    assert!(severity == Severity::Watch && text.contains("no such setting: x"), "{text}");
+    node.failed_reload = None;
+    let file = UnstoredFile { file: "overrides.json".into(), error: "No space left on device".into(), seconds: 4.0 };
+    node.state.unstored.push(file);
+    let (severity, text) = node.only();
+    assert!(severity == Severity::Problem && text.ends_with("a restart undoes it"), "{text}");
+}
+
+#[test]
 fn findings_of_one_kind_are_bounded() {
     let mut node = Node::healthy();
     node.report.pools = (0..500)
-        .map(|index| PoolWork { name: format!("p{index}"), usable: 2, failing: 2, down_seconds: 9.0, ..PoolWork::default() })
+        .map(|index| PoolWork {
+            name: format!("p{index}"),
+            usable: 2,
+            failing: 2,
+            down_seconds: 9.0,
+            ..PoolWork::default()
+        })
         .collect();
     let found = node.found();
     assert_eq!(found.len(), MOST_OF_A_KIND + 1);

@@ -113,6 +113,12 @@ pub struct PoolWork {
     /// Requests refused for want of a slot in the last 10 s.
     #[serde(default)]
     pub refused: u64,
+    /// Grants in the last minute.
+    #[serde(default)]
+    pub granted_last_minute: u64,
+    /// Refusals in the last minute, whatever their reason.
+    #[serde(default)]
+    pub refused_last_minute: u64,
     /// For how long nearly all usable members have failed; 0 while enough of them work.
     #[serde(default)]
     pub down_seconds: f64,

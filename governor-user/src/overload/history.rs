@@ -196,7 +196,8 @@ impl Track {
             overflows: known(listener.overflows_total, sums.overflows),
             overflow_rate: match listener.overflows_total {
                 Some(_) => Some(self.window.overflow_rate(now)),
-                None if listener.backlog.is_none() => of_namespace(namespace),
+                // The namespace counts for all its listeners; one that was empty throughout refused no client.
+                None if listener.backlog.is_none() && sums.depth > 0 => of_namespace(namespace),
                 None => None,
             },
             accept_rate: rate,

@@ -90,7 +90,11 @@ mod tests {
         assert_eq!(upstream.seconds(at(4)), 3.0);
         let mut limited = Upstream::default();
         down(&mut limited, PoolFigures { capacity: 0, ..load }, 0);
-        assert_eq!(down(&mut limited, PoolFigures { capacity: 0, ..load }, 4), 4.0, "after 429 no member is kept in use");
+        assert_eq!(
+            down(&mut limited, PoolFigures { capacity: 0, ..load }, 4),
+            4.0,
+            "after 429 no member is kept in use"
+        );
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Verdict {
             Self::HalfOpenPressure
         } else if evidence.backlog == Some(0) || is_tracking_full(evidence.conntrack) {
             Self::Misconfigured
-        } else if evidence.peaked() || (half_open == HalfOpen::Burst && is_used(evidence)) {
+        } else if evidence.peaked() || (half_open == HalfOpen::Burst && has_been_crowded(evidence)) {
             Self::Burst
         } else {
             Self::Ok
@@ -192,9 +192,13 @@ fn is_tracking_full(table: Conntrack) -> bool {
     matches!(table, Conntrack::Table { count, max } if count >= max)
 }
 
-/// Something came in: what a namespace counts once may be another listener's.
-fn is_used(evidence: &Evidence) -> bool {
-    evidence.depth_max > 0 || evidence.enqueued.is_some_and(|count| count > 0)
+/// A namespace counts its cookies once for all listeners. They are this one's only if it came near being full: the table of
+/// half-open attempts has as many places as the backlog (`inet_csk_reqsk_queue_is_full`), and clients that filled it enter
+/// the accept queue within a round trip.
+fn has_been_crowded(evidence: &Evidence) -> bool {
+    let Some(backlog) = evidence.backlog else { return false };
+    let came_enough = evidence.enqueued.is_none_or(|came| came >= u64::from(backlog));
+    came_enough && evidence.fill_permille().is_some_and(|fill| fill >= 250)
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// What the present figures are of.
 const WINDOW: Duration = Duration::from_secs(10);
+/// What the rates that people read are of.
+const MINUTE: Duration = Duration::from_secs(60);
 /// How often counters are noted.
 const STEP: Duration = Duration::from_secs(1);
 /// Ends in the window that make a service time.
@@ -29,6 +31,8 @@ pub(super) struct WorkHistory {
 struct Track {
     /// The counters by the second, back to the last one outside the window.
     noted: VecDeque<Counters>,
+    /// Grants and refusals by the second, back to a minute ago.
+    minute: VecDeque<(Instant, u64, u64)>,
     /// Requests wait, or were refused for want of a slot.
     waiting: Spell,
     upstream: Upstream,
@@ -58,9 +62,8 @@ impl WorkHistory {
 
     /// The requests of the node, with the pool that matters most.
     pub(super) fn work(&self, loads: &Loads, pools: &[PoolWork], now: Instant) -> Work {
-        let worst = |pool: &&PoolWork| {
-            (pool.down_seconds > 0.0, pool.waiting_seconds > 0.0, pool.parked, pool.in_flight)
-        };
+        let worst =
+            |pool: &&PoolWork| (pool.down_seconds > 0.0, pool.waiting_seconds > 0.0, pool.parked, pool.in_flight);
         let pool = pools.iter().max_by_key(worst);
         let node_full_seconds = self.node_full.seconds(now);
         Work {
@@ -80,8 +83,22 @@ impl Track {
         let counters =
             Counters { at: now, ended: load.ended, held: load.held, refused: load.refused, failures: load.failures };
         if self.noted.back().is_none_or(|last| now.since(last.at) >= STEP) {
-            self.note(counters, load.in_flight < load.capacity && load.failing == 0);
+            // Slots that max-min keeps free are no sign of rest: what counts is that no request waits.
+            let is_usual = self.waiting.seconds(now) <= 0.0 && load.in_flight < load.capacity && load.failing == 0;
+            self.note(counters, is_usual);
+            if self.minute.is_empty() {
+                // Totals begin with the pool: what was granted before the first observation is of the last minute, too.
+                self.minute.push_back((now, 0, 0));
+            }
+            self.minute.push_back((now, load.granted, load.refused_in_all));
+            while self.minute.get(1).is_some_and(|(second, ..)| now.since(*second) >= MINUTE) {
+                self.minute.pop_front();
+            }
         }
+        let (granted, refused_in_all) = self
+            .minute
+            .front()
+            .map_or((load.granted, load.refused_in_all), |(_, granted, refused)| (*granted, *refused));
         let first = self.noted.front().copied().unwrap_or(counters);
         self.upstream.absorb(load, load.failures.saturating_sub(first.failures), now);
         PoolWork {
@@ -96,6 +113,8 @@ impl Track {
             oldest_seconds: oldest.map(|oldest| oldest.as_secs_f64()),
             waiting_seconds: self.waiting.seconds(now),
             refused: load.refused.saturating_sub(first.refused),
+            granted_last_minute: load.granted.saturating_sub(granted),
+            refused_last_minute: load.refused_in_all.saturating_sub(refused_in_all),
             down_seconds: self.upstream.seconds(now),
             service_seconds: self.service,
             usual_seconds: self.usual,

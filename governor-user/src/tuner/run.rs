@@ -439,9 +439,7 @@ fn hindrance(evidence: &Evidence, policy: &ListenerPolicy) -> Option<Hindrance> 
         | Verdict::Misconfigured
         | Verdict::UpstreamDown
         | Verdict::UpstreamSlow
-        | Verdict::InflightSaturated => {
-            None
-        }
+        | Verdict::InflightSaturated => None,
     }
 }
 

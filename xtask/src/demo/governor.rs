@@ -72,7 +72,9 @@ impl Governor {
         let until = Instant::now() + START;
         loop {
             self.daemon.ensure_alive()?;
-            if self.ask(&["status"]).stderr(Stdio::null()).stdout(Stdio::null()).status()?.success() {
+            // 1 is an answer too: something needs attention.
+            let answer = self.ask(&["status"]).stderr(Stdio::null()).stdout(Stdio::null()).status()?;
+            if matches!(answer.code(), Some(0 | 1)) {
                 return Ok(());
             }
             if Instant::now() > until {

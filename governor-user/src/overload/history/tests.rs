@@ -193,7 +193,9 @@ fn where_not_even_the_limit_is_known_the_namespace_tells_that_some_queue_refuses
     let mut world = World::polled(4);
     world.recent.listen_overflows = Some(30);
     assert_eq!(world.tick(|_| {}).overflow_rate, None, "it may be another listener's");
-    assert_eq!(world.tick(|view| view.backlog = None).overflow_rate, Some(3.0));
+    assert_eq!(world.tick(|view| view.backlog = None).overflow_rate, None, "nothing ever waited here");
+    let used = |view: &mut ListenerView| (view.backlog, view.depth) = (None, 5);
+    assert_eq!(world.tick(used).overflow_rate, Some(3.0));
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn a_full_pool_presses_only_by_those_that_wait_and_sheds_nothing() {
 fn requests_that_wait_for_members_that_are_off_press_fully() {
     for (parked, unlimited, expected) in [(0, false, 0), (3, false, 1000), (3, true, 0)] {
         let load = PoolFigures { parked, unlimited, ..PoolFigures::default() };
-        let pools = vec![NamedLoad { name: "chat".into(), load }];
+        let pools = vec![NamedLoad { name: "chat".into(), load, oldest: None }];
         let pressure = weigh(&[], &Vitals::default(), &Loads { pools, ..Loads::default() });
         assert_eq!(pressure.permille, expected, "{parked} parked, unlimited {unlimited}");
     }

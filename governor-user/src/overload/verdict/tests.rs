@@ -90,7 +90,16 @@ fn work(pool: PoolWork, saturated_seconds: f64) -> Evidence {
 }
 
 fn full_pool() -> PoolWork {
-    PoolWork { name: "chat".into(), capacity: 8, in_flight: 8, parked: 32, members: 2, usable: 2, oldest_seconds: Some(0.2), ..PoolWork::default() }
+    PoolWork {
+        name: "chat".into(),
+        capacity: 8,
+        in_flight: 8,
+        parked: 32,
+        members: 2,
+        usable: 2,
+        oldest_seconds: Some(0.2),
+        ..PoolWork::default()
+    }
 }
 
 #[test]
@@ -126,6 +135,32 @@ fn s04_half_open_floods_are_no_overload_and_ask_for_no_longer_backlog() {
     let critical = half_open(0, 0, 0, 11);
     assert!(of(&critical).sentence(&critical).contains("11 SYNs were refused"));
     assert!(of(&critical).remedy(&critical).contains("tcp_syncookies=1"));
+}
+
+#[test]
+fn cookies_and_refusals_of_a_neighbour_blame_only_listeners_that_were_crowded() {
+    let beside = |depth, came, backlog| Evidence {
+        backlog: Some(backlog),
+        depth_max: depth,
+        enqueued: Some(came),
+        ..half_open(500, 480, 500, 0)
+    };
+    for (row, expected) in [
+        (beside(4, 40, 1024), Verdict::Ok),
+        (beside(4, 40_000, 1024), Verdict::Ok),
+        (beside(300, 40, 1024), Verdict::Ok),
+        (beside(300, 1_100, 1024), Verdict::Burst),
+    ] {
+        assert_eq!(of(&row), expected, "{row:?}");
+    }
+}
+
+#[test]
+fn a_queue_that_refused_was_full_however_rarely_it_was_read() {
+    let refused = Evidence { depth_max: 0, overflows: Some(1), backlog: Some(5), ..burst(5) };
+    let text = Verdict::Burst.sentence(&refused);
+    assert!(text.starts_with("the accept queue of 6 connections was full") && !text.contains("up to 0"), "{text}");
+    assert!(!text.contains("listen()"), "a backlog that the tuner raised is not the owner's: {text}");
 }
 
 #[test]

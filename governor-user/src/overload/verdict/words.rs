@@ -1,8 +1,8 @@
 //! Verdicts in plain words: what the numbers say in one sentence, and what to do in another.
 
 use super::{Evidence, Verdict, is_tracking_full};
-use crate::overload::evidence::PoolWork;
 use crate::kernel::view::{Conntrack, HalfOpen};
+use crate::overload::evidence::PoolWork;
 use crate::wording::{Counted, counted};
 
 impl Verdict {
@@ -144,7 +144,10 @@ fn starved(evidence: &Evidence) -> String {
 
 fn burst(evidence: &Evidence) -> String {
     let holds = evidence.backlog.map(|backlog| u64::from(backlog) + 1);
+    let is_refused = evidence.overflows.is_some_and(|refused| refused > 0);
     let mut text = match holds {
+        // A queue that refused was full, however rarely its depth was read.
+        Some(holds) if is_refused => format!("the accept queue of {} was full", connections(holds)),
         Some(holds) => format!("up to {} of at most {} waited", evidence.depth_max, connections(holds)),
         None => format!("up to {} waited", connections(evidence.depth_max.into())),
     };
@@ -155,7 +158,7 @@ fn burst(evidence: &Evidence) -> String {
     if let (Some(backlog), Some(most)) = (evidence.backlog, evidence.somaxconn)
         && most > backlog
     {
-        text.push_str(&format!("; listen() asked for {backlog} although the namespace allows {most} (somaxconn)"));
+        text.push_str(&format!("; its backlog is {backlog} although the namespace allows {most} (somaxconn)"));
     }
     text
 }
