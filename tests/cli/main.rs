@@ -6,6 +6,7 @@ mod help;
 mod operations;
 mod output;
 mod readme;
+mod status;
 mod transcript;
 mod transcripts;
 mod unreachable;
