@@ -13,6 +13,7 @@ mod life;
 mod listeners;
 mod namespaces;
 mod overflow;
+mod recorder;
 mod report;
 mod restart;
 mod scale;

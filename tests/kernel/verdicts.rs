@@ -1,6 +1,7 @@
 //! Verdicts of the running kernel's own figures: each field case is brought about with real sockets, judged by the real
 //! thread, and must lead to no wrong action at any moment on the way.
 
+use crate::recorder::Recorder;
 use crate::world::{namespace, plane, tiers};
 use governor_common::wire::reply::cause;
 use governor_user::config::OverloadConfig;
@@ -28,6 +29,8 @@ const MACHINE: u32 = cause::CPU_PRESSURE | cause::MEMORY_PRESSURE;
 struct Judge {
     reports: channel::Receiver<Arc<Report>>,
     place: (u64, u16),
+    /// Before what it records from ends.
+    recorder: Option<Recorder>,
     _loads: channel::Sender<Arc<Loads>>,
     _plane: Plane,
 }
@@ -40,7 +43,9 @@ impl Judge {
         change(&mut config);
         let (loads, carried) = channel::channel(Arc::default());
         let reports = watch::spawn(config, Vec::new(), plane.observations(), carried).expect("a thread can be had");
-        let judge = Self { reports, place: (namespace.inode(), port), _loads: loads, _plane: plane };
+        let place = (namespace.inode(), port);
+        let recorder = Recorder::start(plane.observations(), reports.clone(), place);
+        let judge = Self { reports, place, recorder, _loads: loads, _plane: plane };
         judge.eventually("the listener", |_| true, |_| {});
         Some(judge)
     }
@@ -54,6 +59,10 @@ impl Judge {
             if let Some(row) = found {
                 always(row);
                 if expected(row) {
+                    if self.recorder.is_some() && row.verdict != Verdict::Ok {
+                        // A recording shows the situation for a while.
+                        thread::sleep(Duration::from_secs(1));
+                    }
                     return (row.clone(), Report::clone(&report));
                 }
             }
@@ -212,6 +221,48 @@ fn a_burst_that_drains_asks_for_a_longer_backlog() {
         assert!(row.verdict.wants_longer_backlog(&row.evidence));
         assert!(row.verdict.sentence(&row.evidence).contains("somaxconn"), "{row:?}");
     }
+}
+
+#[test]
+fn a_healthy_listener_beside_one_that_overflows_is_ok() {
+    let _machine = support::alone();
+    for tier in best_and_polling() {
+        let Some(namespace) = namespace() else { return };
+        let (mut healthy, mut full, mut client) =
+            (Peer::start(&namespace), Peer::start(&namespace), Peer::start(&namespace));
+        let (port, neighbour) = (healthy.listen("127.0.0.1", 1024), full.listen("127.0.0.1", 2));
+        let Some(judge) = Judge::of(tier, &namespace, port, |_| {}) else { return };
+        client.begin("127.0.0.1", neighbour, 12);
+        healthy.begin_accepting("events", port, 40);
+        let begun = Instant::now();
+        let is_full = || {
+            let report = judge.reports.borrow().clone();
+            report.listeners.iter().any(|row| {
+                (row.netns, row.port) == (judge.place.0, neighbour)
+                    && row.verdict != Verdict::Ok
+                    && row.evidence.namespace.listen_overflows > Some(0)
+            })
+        };
+        while !is_full() || begun.elapsed() < Duration::from_secs(3) {
+            client.connect("127.0.0.1", port, 1);
+            let found =
+                judge.reports.borrow().listeners.iter().find(|row| (row.netns, row.port) == judge.place).cloned();
+            assert!(found.as_ref().is_none_or(|row| row.verdict == Verdict::Ok), "{found:#?}");
+            assert!(begun.elapsed() < PATIENCE, "the neighbour never overflows");
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+#[test]
+fn a_backlog_of_zero_is_misconfigured() {
+    let _machine = support::alone();
+    let Some(namespace) = namespace() else { return };
+    let mut server = Peer::start(&namespace);
+    let port = server.listen("127.0.0.1", 0);
+    let Some(judge) = Judge::of(Tier::Netlink, &namespace, port, |_| {}) else { return };
+    let (row, _) = judge.becomes(Verdict::Misconfigured, |_| {});
+    assert_eq!(row.evidence.backlog, Some(0));
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod progress;
 pub mod proxy;
 pub mod python;
 pub mod random;
+pub mod recording;
 pub mod replay;
 #[expect(unsafe_code, reason = "io_uring takes raw descriptors")]
 pub mod ring;
