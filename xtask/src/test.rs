@@ -165,24 +165,10 @@ fn test(suite: Suite, report: &mut Report) {
     match suite {
         Suite::Lint => {}
         Suite::Unit => {
-            let own = [
-                "--lib",
-                "--bins",
-                "--examples",
-                "--test",
-                "cases",
-                "--test",
-                "client",
-                "--test",
-                "max_min",
-                "--test",
-                "allocations",
-                "--test",
-                "fuzz",
-                "--",
-                "--skip",
-                "tidy::",
-            ];
+            let targets = ["cases", "client", "max_min", "allocations", "log", "recordings", "fuzz"];
+            let mut own = vec!["--lib", "--bins", "--examples"];
+            own.extend(targets.iter().flat_map(|target| ["--test", target]));
+            own.extend(["--", "--skip", "tidy::"]);
             step("unit", &own);
             step("doctests", &["--doc"]);
         }

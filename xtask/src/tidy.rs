@@ -235,3 +235,18 @@ fn every_kernel_test_takes_the_machines_lock() {
         .collect();
     assert_none(&forgetful, "a test in tests/kernel begins with `let _machine = support::alone();`");
 }
+
+#[test]
+fn every_test_target_is_run() {
+    let runner = read(&exec::root().join("xtask/src/test.rs")) + &read(&exec::root().join("xtask/src/test/pingora.rs"));
+    let mut offences = Vec::new();
+    for package in packages() {
+        for target in package["targets"].as_array().expect("a package has targets") {
+            let (name, is_test) = (target["name"].as_str().expect("a name"), target["kind"][0] == "test");
+            if is_test && !runner.contains(&format!("\"{name}\"")) {
+                offences.push(format!("{} of {}", name, package["name"]));
+            }
+        }
+    }
+    assert_none(&offences, "a test target that no step of `cargo xtask test` runs");
+}
