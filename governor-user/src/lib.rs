@@ -8,6 +8,7 @@ pub mod control;
 pub mod daemon;
 pub mod health;
 pub mod kernel;
+mod log_limit;
 pub mod metrics;
 pub mod overload;
 pub mod own_namespaces;

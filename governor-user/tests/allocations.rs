@@ -75,7 +75,7 @@ fn driver(folder: &Path) -> Driver {
 fn open(driver: &mut Driver, session: SessionId) -> UnixStream {
     let (ours, theirs) = UnixStream::pair().unwrap();
     theirs.set_nonblocking(true).unwrap();
-    let (outbox, _) = outbox::channel(Arc::new(Socket::new(ours).unwrap()));
+    let (outbox, _) = outbox::channel(Arc::new(Socket::new(ours).unwrap()), outbox::Unread::default());
     let peer = Peer { pid: None, uid: 0, gid: 0, started: None };
     driver.handle(Message::Opened { session, peer, outbox }, NOW);
     let hello = Request::Hello(Hello { version: VERSION, name: "proxy".to_owned(), resume: None });

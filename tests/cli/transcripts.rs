@@ -20,9 +20,9 @@ async fn a_full_pool_shows_who_holds_and_who_waits() {
     chat  KEY  batch  2  1  2
     ");
     insta::assert_snapshot!(of(&busy.daemon, &["leases", "--pool", "chat"]), @"
-    LEASE  POOL  MEMBER  KEY  KIND  SESSION  AGE  IDLE  EXPIRES IN  ASKED AT
-    l-ID  chat  account-1  batch  ordinary  s-1  TIME  -  TIME  chat.rs:7
-    l-ID  chat  account-2  batch  ordinary  s-1  TIME  -  TIME  chat.rs:7
+    LEASE  POOL  MEMBER  KEY  KIND  SESSION  AGE  IDLE  EXPIRES IN  LABEL  ASKED AT
+    l-ID  chat  account-1  KEY…  ordinary  s-1  TIME  -  TIME  batch  chat.rs:7
+    l-ID  chat  account-2  KEY…  ordinary  s-1  TIME  -  TIME  batch  chat.rs:7
     ");
     insta::assert_snapshot!(of(&busy.daemon, &["leases", "--idle", "1h"]), @"no lease is held");
 }
@@ -30,18 +30,18 @@ async fn a_full_pool_shows_who_holds_and_who_waits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_is_explained_by_its_id() {
     let busy = busy().await;
-    insta::assert_snapshot!(of(&busy.daemon, &["explain", &busy.decision]), @"
+    insta::assert_snapshot!(of(&busy.daemon, &["explain", &busy.decision]), @r#"
     The request was refused because no member of pool chat it may use had a free slot: 2 of 2 slots in use, 0 parked. It was answered 429 with origin pool and told to come back after 1 s.
 
     decision  d-ID, TIME ago
     outcome  refused with 429, retry after TIME
     rule  pool_exhausted (origin pool)
     pool  chat: 2 of 2 slots in use, 0 parked
-    key  user: 0 in flight, share 2; active keys 2
+    key  KEY… "user": 0 in flight, share 2; active keys 2
     node  2 counted requests, cap 1000
     waited  TIME
     session  s-1
-    ");
+    "#);
     insta::assert_snapshot!(of(&busy.daemon, &["explain", "00000000000000ff"]), @"
     governorctl: decision d-ID is unknown; decisions are kept for 24 hours, at most 64 MiB of them (some 150,000)
     (exit code 1)
@@ -216,10 +216,10 @@ fn every_hook_is_explained(daemon: &Daemon) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_capped_listed_and_set_free_again() {
     let busy = busy().await;
-    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--cap", "1", "--for", "1h", "--reason", "runaway job"]), @"
-    key batch: cap 1 for TIME, it was no override
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--cap", "1", "--for", "1h", "--reason", "runaway job"]), @r#"
+    key KEY… "batch": cap 1 for TIME, it was no override
     note: its cap is only recorded while node.caps_mode is observe; governorctl set node.caps_mode enforce makes every cap of the node count
-    ");
+    "#);
     insta::assert_snapshot!(of(&busy.daemon, &["key"]), @"
     KEY  LABEL  OVERRIDE  ENDS IN  SET BY  SET AT  REASON
     KEY  batch  cap 1  TIME  uid UID  DATE  runaway job
@@ -228,7 +228,7 @@ async fn a_key_is_capped_listed_and_set_free_again() {
     POOL  KEY  LABEL  IN FLIGHT  PARKED  SHARE  WEIGHT  FLOOR  CAP  OVERRIDE
     chat  KEY  batch  2  1  2  1  0  1  yes
     ");
-    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--clear"]), @"key batch: no override, it was cap 1 for TIME");
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--clear"]), @r#"key KEY… "batch": no override, it was cap 1 for TIME"#);
     insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--clear"]), @"
     governorctl: key KEY has no override
     (exit code 1)
@@ -252,23 +252,23 @@ async fn a_key_is_capped_listed_and_set_free_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn fields_of_an_override_are_merged_and_removed_one_by_one() {
     let busy = busy().await;
-    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--cap", "5", "--for", "1h"]), @"
-    key batch: cap 5 for TIME, it was no override
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--cap", "5", "--for", "1h"]), @r#"
+    key KEY… "batch": cap 5 for TIME, it was no override
     note: its cap is only recorded while node.caps_mode is observe; governorctl set node.caps_mode enforce makes every cap of the node count
-    ");
-    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--floor", "2"]), @"
-    key batch: cap 5, floor 2 for TIME, it was cap 5 for TIME
+    "#);
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--floor", "2"]), @r#"
+    key KEY… "batch": cap 5, floor 2 for TIME, it was cap 5 for TIME
     note: its cap is only recorded while node.caps_mode is observe; governorctl set node.caps_mode enforce makes every cap of the node count; weight and floor change no share while no pool enforces max-min; governorctl set pools.NAME.fair_share max-min and governorctl set pools.NAME.fair_share_mode enforce make them count
-    ");
-    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--unset", "cap,end"]), @"
-    key batch: floor 2 until cleared, it was cap 5, floor 2 for TIME
+    "#);
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--unset", "cap,end"]), @r#"
+    key KEY… "batch": floor 2 until cleared, it was cap 5, floor 2 for TIME
     note: weight and floor change no share while no pool enforces max-min; governorctl set pools.NAME.fair_share max-min and governorctl set pools.NAME.fair_share_mode enforce make them count
-    ");
+    "#);
     insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--unset", "cap"]), @"
     governorctl: its override has no cap to unset
     (exit code 1)
     ");
-    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--unset", "floor"]), @"key batch: no override, it was floor 2 until cleared");
+    insta::assert_snapshot!(of(&busy.daemon, &["key", "batch", "--unset", "floor"]), @r#"key KEY… "batch": no override, it was floor 2 until cleared"#);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -280,8 +280,8 @@ async fn refusals_without_an_id_are_found() {
     POOL  REASON  STATUS  COUNT
     chat  pool_exhausted  429  1
 
-    AGE  DECISION  POOL  KEY  REASON  STATUS  WAITED  RETRY AFTER
-    TIME  d-ID  chat  user  pool_exhausted  429  TIME  TIME
+    AGE  DECISION  POOL  KEY  LABEL  REASON  STATUS  WAITED  RETRY AFTER
+    TIME  d-ID  chat  KEY…  user  pool_exhausted  429  TIME  TIME
     ");
     insta::assert_snapshot!(of(&busy.daemon, &["refusals", "--key", "user", "--reason", "fair_share"]), @"0 refusals in the last TIME");
     let json = busy.daemon.ctl(&["refusals", "--format", "json"]);
@@ -298,8 +298,8 @@ async fn refusals_without_an_id_are_found() {
 async fn a_lease_and_a_session_are_explained_by_their_ids() {
     let busy = busy().await;
     let lease = busy.daemon.get("/v1/leases")[0]["lease"].as_str().unwrap().to_owned();
-    insta::assert_snapshot!(of(&busy.daemon, &["explain", &format!("l-{lease}")]), @"
-    Lease l-ID holds a slot of pool chat on member account-1 for key batch. It was granted TIME ago and expires in TIME unless its proxy renews it.
+    insta::assert_snapshot!(of(&busy.daemon, &["explain", &format!("l-{lease}")]), @r#"
+    Lease l-ID holds a slot of pool chat on member account-1 for key KEY… "batch". It was granted TIME ago and expires in TIME unless its proxy renews it.
 
     lease  l-ID
     kind  ordinary
@@ -307,7 +307,7 @@ async fn a_lease_and_a_session_are_explained_by_their_ids() {
     last byte  not reported
     asked at  chat.rs:7
     session  s-1 (gateway, process OWN, uid UID)
-    ");
+    "#);
     insta::assert_snapshot!(of(&busy.daemon, &["explain", "s-1"]), @"Session s-1 (gateway, process OWN, uid UID) is a connected proxy that holds 2 leases.");
     insta::assert_snapshot!(of(&busy.daemon, &["explain", "l-00000000000000ff"]), @"
     governorctl: lease l-ID is not held; leases that ended are not kept; governorctl leases lists those that are held
@@ -429,8 +429,8 @@ async fn orgs_show_their_class_and_what_they_may_hold() {
     let suspended = lease.suspend();
     daemon.wait_for("/v1/pools", |pools| pools[0]["in_flight"] == 0);
     insta::assert_snapshot!(of(&daemon, &["leases"]), @"
-    LEASE  POOL  MEMBER  KEY  KIND  SESSION  AGE  IDLE  EXPIRES IN  ORG  STATE  ASKED AT
-    l-ID  chat  a  batch  ordinary  s-1  TIME  -  TIME  KEY…  suspended  chat.rs:7
+    LEASE  POOL  MEMBER  KEY  KIND  SESSION  AGE  IDLE  EXPIRES IN  LABEL  ORG  STATE  ASKED AT
+    l-ID  chat  a  KEY…  ordinary  s-1  TIME  -  TIME  batch  KEY…  suspended  chat.rs:7
     ");
     drop(suspended);
 }

@@ -8,6 +8,7 @@ mod connections;
 mod containers;
 mod endings;
 mod gateway;
+mod hostile;
 mod idle;
 mod keys;
 mod large;

@@ -31,7 +31,11 @@ pub(crate) fn text(address: SocketAddr) -> String {
 
 /// Head and body of `/metrics`, asked with these header lines.
 fn page(address: SocketAddr, lines: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
+    page_over(TcpStream::connect(address).unwrap(), lines)
+}
+
+/// The same on this connection.
+pub(crate) fn page_over(mut stream: impl Read + Write, lines: &str) -> (String, String) {
     write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\n{lines}Connection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

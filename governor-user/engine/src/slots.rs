@@ -26,6 +26,11 @@ impl<T> Slots<T> {
         self.len() == 0
     }
 
+    /// The number after the last slot, used or free.
+    pub(crate) fn end(&self) -> Slot {
+        Slot::try_from(self.values.len()).expect("what is counted in u32 fits")
+    }
+
     /// Puts a value into a free slot.
     pub(crate) fn insert(&mut self, value: T) -> Slot {
         if let Some(slot) = self.free.pop() {

@@ -102,7 +102,21 @@ impl Engine {
     /// The live leases, by id.
     #[must_use]
     pub fn leases(&self) -> Vec<LeaseView> {
-        let view = |lease: &Lease| LeaseView {
+        self.leases_by_id().into_iter().map(|lease| self.lease_view(lease)).collect()
+    }
+
+    /// The live leases in the next `slots` slots of the lease table from slot `cursor` on, and the cursor to go on with; `None`
+    /// when the walk is complete. A walk that starts at 0 visits every lease that lives throughout it exactly once, in bounded
+    /// steps; leases granted or ended meanwhile may be missed.
+    pub fn leases_from(&self, cursor: u32, slots: u32) -> (impl Iterator<Item = LeaseView>, Option<u32>) {
+        let all = self.leases.end();
+        let end = cursor.saturating_add(slots).min(all);
+        let leases = (cursor..end).filter_map(|slot| self.leases.get(slot)).map(|lease| self.lease_view(lease));
+        (leases, Some(end).filter(|end| *end < all))
+    }
+
+    fn lease_view(&self, lease: &Lease) -> LeaseView {
+        LeaseView {
             lease: lease.id,
             session: lease.session,
             pool: lease.pool,
@@ -121,8 +135,7 @@ impl Engine {
             granted: lease.granted,
             expires: lease.end(),
             moved: lease.moved.get(),
-        };
-        self.leases_by_id().into_iter().map(view).collect()
+        }
     }
 
     fn leases_by_id(&self) -> Vec<&Lease> {

@@ -8,5 +8,5 @@
 mod jobs;
 mod replay;
 
-pub use jobs::{Job, jobs};
+pub use jobs::{Collector, Job, Jobs};
 pub use replay::{Outcome, replay};

@@ -1,13 +1,12 @@
 //! One replay of the jobs of a pool under one rule.
 
 use super::jobs::Job;
-use crate::config::value::identity;
 use governor_engine::Engine;
 use governor_engine::id::{KeyId, LeaseId, OrgId, RequestId, SessionId};
 use governor_engine::io::{Acquire, Input, Kind, Output};
 use governor_engine::policy::{FairShare, Mode, NodePolicy, Policy, PoolPolicy};
 use governor_engine::time::{Duration, Instant};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a rule would have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,7 +47,6 @@ struct World<'a> {
     engine: Engine,
     jobs: &'a [Job],
     window: u64,
-    keys: HashMap<&'a str, KeyId>,
     /// Ends of running jobs.
     ends: BTreeSet<(Instant, LeaseId)>,
     now: Instant,
@@ -60,18 +58,10 @@ struct World<'a> {
 
 impl<'a> World<'a> {
     fn new(engine: Engine, jobs: &'a [Job], window: u64) -> Self {
-        let mut keys = HashMap::new();
-        for job in jobs {
-            if let Some(key) = &job.key {
-                let next = u128::try_from(keys.len()).unwrap_or(u128::MAX);
-                keys.entry(key.as_str()).or_insert_with(|| KeyId(identity(key).unwrap_or(next)));
-            }
-        }
         Self {
             engine,
             jobs,
             window,
-            keys,
             ends: BTreeSet::new(),
             now: Instant::ZERO,
             running: 0,
@@ -122,7 +112,7 @@ impl<'a> World<'a> {
             request: RequestId(u32::try_from(index).unwrap_or(u32::MAX)),
             pool,
             key: self.key(index),
-            org: job.org.as_deref().and_then(identity).map(OrgId),
+            org: job.org.map(OrgId),
             candidates: Vec::new(),
             sticky: None,
             max_wait: job.max_wait_ms.map(|ms| Duration::from_millis(ms.into())),
@@ -161,7 +151,7 @@ impl<'a> World<'a> {
     }
 
     fn key(&self, index: usize) -> Option<KeyId> {
-        self.keys.get(self.jobs.get(index)?.key.as_deref()?).copied()
+        self.jobs.get(index)?.key.map(KeyId)
     }
 
     fn outcome(&self) -> Outcome {
@@ -190,9 +180,8 @@ mod tests {
     fn job(at: u64, key: u32, org: Option<u32>, wait: u32, runs: u64) -> Job {
         Job {
             at: at * SECOND,
-            pool: "chat".to_owned(),
-            key: Some(format!("{key:032x}")),
-            org: org.map(|org| format!("{org:032x}")),
+            key: Some(key.into()),
+            org: org.map(u128::from),
             max_wait_ms: Some(wait * 1000),
             runs: runs * SECOND,
         }

@@ -2,7 +2,9 @@
 //! Without a daemon, or with a slow one, there are none; settings without a name in them are known anyway.
 
 use super::client::Client;
+use super::render::printable;
 use crate::config::schema;
+use crate::config::value::identity;
 use crate::control::api::{ConfigEntry, DEFAULT_SOCKET, Key, KeyOverride, ListenerRow, Pool};
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use std::collections::BTreeSet;
@@ -34,11 +36,14 @@ fn pools() -> BTreeSet<String> {
     ask::<Vec<Pool>>("/v1/pools").into_iter().flatten().map(|pool| pool.name).collect()
 }
 
-/// Labels where there are some, keyed hashes elsewhere.
+/// Labels where there are some that can be typed and do not look like a hash; keyed hashes elsewhere.
 fn keys() -> BTreeSet<String> {
-    let active = ask::<Vec<Key>>("/v1/keys").into_iter().flatten().map(|key| key.label.unwrap_or(key.key));
+    let name = |key: String, label: Option<String>| {
+        label.filter(|label| printable(label) == *label && identity(label).is_none()).unwrap_or(key)
+    };
+    let active = ask::<Vec<Key>>("/v1/keys").into_iter().flatten().map(|key| name(key.key, key.label));
     let set = ask::<Vec<KeyOverride>>("/v1/overrides").into_iter().flatten();
-    active.chain(set.map(|over| over.label.unwrap_or(over.key))).collect()
+    active.chain(set.map(|over| name(over.key, over.label))).collect()
 }
 
 fn settings() -> BTreeSet<String> {

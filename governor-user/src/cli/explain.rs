@@ -4,7 +4,7 @@ use super::answer::{Answer, Error};
 use super::client::escaped;
 use super::explain_lease;
 use super::ids::{self, Id};
-use super::render::{Facts, Style, duration, key_name, wrapped};
+use super::render::{Facts, Style, duration, key_name, short_hash, wrapped};
 use super::run::Ctl;
 use crate::control::api::{Decision, Outcome};
 
@@ -58,7 +58,7 @@ fn text(decision: &Decision, style: Style) -> String {
         ),
     );
     if let Some(org) = &decision.org {
-        facts.add("org", key_name(Some(org), None));
+        facts.add("org", short_hash(Some(org)));
     }
     if let Some(class) = &decision.class {
         facts.add("class", class.clone());
@@ -114,18 +114,18 @@ mod tests {
             ..Decision::default()
         };
         decision.explanation = explain(&decision);
-        insta::assert_snapshot!(text(&decision, Style::PLAIN), @"
+        insta::assert_snapshot!(text(&decision, Style::PLAIN), @r#"
         The request was refused by fair share: its key held 9 with a share of 9 while pool chat was congested, 95 of 98 slots in use by 10 active keys. It had been parked for 30 s and was answered 429 with origin key and told to come back after 4 s.
 
         decision  d-0001000000000007, 1m15s ago
         outcome   refused with 429, retry after 4s
         rule      fair_share (origin key)
         pool      chat: 95 of 98 slots in use, 12 parked
-        key       team-blue: 9 in flight, share 9; active keys 10
+        key       abababababab… "team-blue": 9 in flight, share 9; active keys 10
         node      107 counted requests, cap 1000
         waited    30s
         session   s-3
-        ");
+        "#);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::answer::{Answer, Error};
 use super::client::escaped;
 use super::ids;
-use super::render::{Facts, Style, duration, key_name, or_dash, printable, wrapped};
+use super::render::{Facts, Style, duration, key_name, or_dash, org_name, printable, wrapped};
 use super::run::Ctl;
 use crate::control::api::{Failure, Lease, Session, Status};
 use crate::wording::counted;
@@ -46,7 +46,7 @@ fn lease_text(lease: &Lease, holder: Option<&Session>, style: Style) -> String {
     facts.add("kind", lease.kind.clone());
     facts.add("priority", lease.priority.clone());
     if lease.org.is_some() {
-        facts.add("org", key_name(lease.org.as_deref(), lease.org_name.as_deref()));
+        facts.add("org", org_name(lease.org.as_deref(), lease.org_name.as_deref()));
     }
     if let Some(traffic) = &lease.traffic {
         facts.add("traffic", printable(traffic));
@@ -89,6 +89,7 @@ mod tests {
         let lease = Lease {
             lease: "0001000000000004".into(),
             pool: "chat".into(),
+            key: Some("9f".repeat(16)),
             label: Some("batch".into()),
             member: Some("account-3".into()),
             kind: "ordinary".into(),
@@ -102,8 +103,8 @@ mod tests {
             ..Lease::default()
         };
         let holder = Session { id: 2, name: "gateway".into(), pid: Some(4211), uid: 33, leases: 61 };
-        insta::assert_snapshot!(lease_text(&lease, Some(&holder), Style::PLAIN), @"
-        Lease l-0001000000000004 holds a slot of pool chat on member account-3 for key batch. It was granted 5m10s ago and expires in 24s unless its proxy renews it.
+        insta::assert_snapshot!(lease_text(&lease, Some(&holder), Style::PLAIN), @r#"
+        Lease l-0001000000000004 holds a slot of pool chat on member account-3 for key 9f9f9f9f9f9f… "batch". It was granted 5m10s ago and expires in 24s unless its proxy renews it.
 
         lease      l-0001000000000004
         kind       ordinary
@@ -112,7 +113,7 @@ mod tests {
         client     its connection is closed; the proxy still holds the lease
         asked at   src/chat.rs:42
         session    s-2 (gateway, process 4211, uid 33)
-        ");
+        "#);
         insta::assert_snapshot!(session_text(&holder, Style::PLAIN), @"Session s-2 (gateway, process 4211, uid 33) is a connected proxy that holds 61 leases.");
     }
 }

@@ -116,11 +116,11 @@ mod tests {
         };
         assert_eq!(
             sentence(&change(None, Some(&capped))),
-            "key batch: cap 5, weight 2 for 1h00m, it was no override\n"
+            "key 9f9f9f9f9f9f… \"batch\": cap 5, weight 2 for 1h00m, it was no override\n"
         );
         assert_eq!(
             sentence(&change(Some(&suspended), None)),
-            "key batch: no override, it was suspended until cleared\n"
+            "key 9f9f9f9f9f9f… \"batch\": no override, it was suspended until cleared\n"
         );
     }
 

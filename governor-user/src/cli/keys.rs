@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Error};
 use super::client::with_query;
-use super::render::{Cell, Column, Style, Table, duration, key_name, or_dash, printable};
+use super::render::{Cell, Column, Style, Table, duration, or_dash, org_name, printable};
 use super::run::Ctl;
 use crate::control::api::{Key, Org};
 use std::cmp::Reverse;
@@ -45,7 +45,7 @@ pub(super) fn table(keys: &[Key], style: Style) -> String {
     for key in keys {
         let mut row: Vec<Cell> =
             vec![key.pool.clone().into(), key.key.clone().into(), or_dash(key.label.as_deref().map(printable)).into()];
-        row.extend(with_org.then(|| key_name(key.org.as_deref(), key.org_name.as_deref()).into()));
+        row.extend(with_org.then(|| org_name(key.org.as_deref(), key.org_name.as_deref()).into()));
         row.extend([key.in_flight.to_string(), key.parked.to_string(), or_dash(key.share)].map(Cell::from));
         if entitled {
             row.extend([key.weight.to_string(), key.floor.to_string(), or_dash(key.cap)].map(Cell::from));

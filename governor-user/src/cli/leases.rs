@@ -3,7 +3,7 @@
 use super::answer::{Answer, Error};
 use super::client::with_query;
 use super::ids;
-use super::render::{Column, Style, Table, duration, key_name, or_dash, printable};
+use super::render::{Column, Style, Table, duration, or_dash, org_name, printable, short_hash};
 use super::run::Ctl;
 use crate::control::api::Lease;
 use std::time::Duration;
@@ -29,10 +29,12 @@ pub(super) fn table(leases: &[Lease], style: Style) -> String {
         Column::number("IDLE").rank(1),
         Column::number("EXPIRES IN").rank(5),
     ];
+    let with_label = leases.iter().any(|lease| lease.label.is_some());
     let with_org = leases.iter().any(|lease| lease.org.is_some());
     let with_state = leases.iter().any(|lease| lease.suspended || lease.client_gone);
     let with_site = leases.iter().any(|lease| lease.site.is_some());
     let more = [
+        (with_label, Column::text("LABEL").rank(1)),
         (with_org, Column::text("ORG").rank(8)),
         (with_state, Column::text("STATE").rank(1)),
         (with_site, Column::text("ASKED AT").rank(4)),
@@ -44,14 +46,15 @@ pub(super) fn table(leases: &[Lease], style: Style) -> String {
             ids::lease(&lease.lease),
             lease.pool.clone(),
             or_dash(lease.member.as_deref()),
-            key_name(lease.key.as_deref(), lease.label.as_deref()),
+            short_hash(lease.key.as_deref()),
             lease.kind.clone(),
             ids::session(lease.session),
             duration(lease.age_seconds),
             or_dash(lease.idle_seconds.map(duration)),
             duration(lease.expires_seconds),
         ];
-        row.extend(with_org.then(|| key_name(lease.org.as_deref(), lease.org_name.as_deref())));
+        row.extend(with_label.then(|| or_dash(lease.label.as_deref().map(printable))));
+        row.extend(with_org.then(|| org_name(lease.org.as_deref(), lease.org_name.as_deref())));
         row.extend(with_state.then(|| match (lease.suspended, lease.client_gone) {
             (true, true) => "suspended, client gone".to_owned(),
             (true, false) => "suspended".to_owned(),
@@ -73,7 +76,7 @@ mod tests {
         let lease = |lease: &str, member: Option<&str>, label: Option<&str>, age_seconds, idle_seconds| Lease {
             lease: lease.into(),
             pool: "chat".into(),
-            key: label.is_none().then(|| "c4".repeat(16)),
+            key: Some("c4".repeat(16)),
             label: label.map(str::to_owned),
             member: member.map(str::to_owned),
             kind: "ordinary".into(),
@@ -88,9 +91,9 @@ mod tests {
             lease("0001000000000011", None, None, 0.8, None),
         ];
         insta::assert_snapshot!(table(&leases, Style::PLAIN), @"
-        LEASE               POOL  MEMBER     KEY            KIND      SESSION    AGE   IDLE  EXPIRES IN
-        l-0001000000000004  chat  account-3  batch          ordinary      s-2  5m10s  1m02s         24s
-        l-0001000000000011  chat  -          c4c4c4c4c4c4…  ordinary      s-2  800ms      -         24s
+        LEASE               POOL  MEMBER     KEY            KIND      SESSION    AGE   IDLE  EXPIRES IN  LABEL
+        l-0001000000000004  chat  account-3  c4c4c4c4c4c4…  ordinary      s-2  5m10s  1m02s         24s  batch
+        l-0001000000000011  chat  -          c4c4c4c4c4c4…  ordinary      s-2  800ms      -         24s  -
         ");
     }
 }

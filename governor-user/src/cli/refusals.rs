@@ -3,7 +3,7 @@
 use super::answer::{Answer, Error};
 use super::client::with_query;
 use super::ids;
-use super::render::{Column, Style, Table, duration, key_name, wrapped};
+use super::render::{Column, Style, Table, duration, or_dash, printable, short_hash, wrapped};
 use super::run::Ctl;
 use crate::control::api::{Refusals, RefusalsQuery};
 use crate::wording::counted;
@@ -61,6 +61,7 @@ pub(super) fn text(refusals: &Refusals, observed: bool, style: Style) -> String 
         Column::word("DECISION").rank(0),
         Column::text("POOL").rank(3),
         Column::text("KEY").rank(0),
+        Column::text("LABEL").rank(1),
         Column::word("REASON").rank(0),
         Column::number("STATUS").rank(2),
         Column::number("WAITED").rank(1),
@@ -71,7 +72,8 @@ pub(super) fn text(refusals: &Refusals, observed: bool, style: Style) -> String 
             duration(row.age_seconds),
             ids::decision(&row.id),
             row.pool.clone(),
-            key_name(row.key.as_deref(), row.label.as_deref()),
+            short_hash(row.key.as_deref()),
+            or_dash(row.label.as_deref().map(printable)),
             row.reason.clone(),
             row.status.to_string(),
             duration(row.waited_seconds),
@@ -100,6 +102,7 @@ pub(super) mod tests {
                 id: "0001000000000007".into(),
                 age_seconds: 75.0,
                 pool: pool.into(),
+                key: Some("c4".repeat(16)),
                 label: Some(label.into()),
                 reason: "fair_share".into(),
                 status: 429,
@@ -119,8 +122,8 @@ pub(super) mod tests {
         POOL  REASON      STATUS  COUNT
         chat  fair_share     429   5012
 
-          AGE  DECISION            POOL  KEY    REASON      STATUS  WAITED  RETRY AFTER
-        1m15s  d-0001000000000007  chat  batch  fair_share     429     30s           4s
+          AGE  DECISION            POOL  KEY            LABEL  REASON      STATUS  WAITED  RETRY AFTER
+        1m15s  d-0001000000000007  chat  c4c4c4c4c4c4…  batch  fair_share     429     30s           4s
         ");
     }
 

@@ -2,6 +2,7 @@
 //! colour only on a terminal. Tables are in `table`. Knows no subcommand and asks nobody.
 
 pub(super) use super::table::{Cell, Column, Table};
+pub(super) use crate::wording::printable;
 use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 use std::io::IsTerminal;
@@ -166,15 +167,22 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// A key for a table: its label, else the first digits of its hash; `-` for a request without one.
+/// The first digits of a hash for a table; `-` without one.
+pub(super) fn short_hash(hash: Option<&str>) -> String {
+    let short =
+        |hash: &str| hash.char_indices().nth(12).map_or_else(|| hash.to_owned(), |(at, _)| format!("{}…", &hash[..at]));
+    hash.map_or_else(|| "-".to_owned(), short)
+}
+
+/// A key in a sentence: the first digits of its hash, and its label in quotes, because a label may look like a hash.
 pub(super) fn key_name(key: Option<&str>, label: Option<&str>) -> String {
-    match (label, key) {
-        (Some(label), _) => printable(label),
-        (None, Some(key)) => {
-            key.char_indices().nth(12).map_or_else(|| key.to_owned(), |(at, _)| format!("{}…", &key[..at]))
-        }
-        (None, None) => "-".to_owned(),
-    }
+    let hash = short_hash(key);
+    label.map_or_else(|| hash.clone(), |label| format!("{hash} \"{}\"", printable(label)))
+}
+
+/// An org for a table: its name in the configuration, else the first digits of its hash.
+pub(super) fn org_name(org: Option<&str>, name: Option<&str>) -> String {
+    name.map_or_else(|| short_hash(org), printable)
 }
 
 /// A setting's value as it would be typed.
@@ -185,23 +193,6 @@ pub(super) fn value(value: &Value) -> String {
         Value::String(text) => printable(text),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
     }
-}
-
-/// Text from elsewhere (labels, session names, paths) in which every character that could steer a terminal, turn the
-/// direction of reading or take no room is written as `\u{…}`. Applied twice it changes nothing more.
-pub(super) fn printable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() || is_invisible(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
-    }
-    out
-}
-
-/// Marks of direction, joiners, fillers and tags: two texts that differ in these only look the same.
-fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -252,9 +243,15 @@ mod tests {
 
     #[test]
     fn a_label_cannot_steer_the_terminal() {
-        assert_eq!(key_name(None, Some("a\x1b[2Jb")), "a\\u{1b}[2Jb");
+        assert_eq!(key_name(Some("9f".repeat(16).as_str()), Some("a\x1b[2Jb")), "9f9f9f9f9f9f… \"a\\u{1b}[2Jb\"");
         assert_eq!(printable("user\u{202e}nimda\u{200b}"), "user\\u{202e}nimda\\u{200b}");
         assert_eq!(key_name(Some("0123456789abcdef"), None), "0123456789ab…");
         assert_eq!(key_name(None, None), "-");
+    }
+
+    #[test]
+    fn a_label_cannot_pass_for_the_hash_of_a_key() {
+        let (own, other) = ("9f".repeat(16), "c4".repeat(16));
+        assert_eq!(key_name(Some(&own), Some(&other)), format!("9f9f9f9f9f9f… \"{other}\""));
     }
 }

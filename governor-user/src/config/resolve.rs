@@ -82,6 +82,12 @@ pub struct DaemonConfig {
     pub record_bytes: u64,
     /// Metrics address; `None` opens none.
     pub metrics_listen: Option<SocketAddr>,
+    /// Unix socket of the metrics; `None` opens none.
+    pub metrics_socket: Option<PathBuf>,
+    /// Proxy connections at most.
+    pub max_sessions: u32,
+    /// Proxy connections of one user at most.
+    pub max_sessions_per_uid: u32,
     /// How long a stop waits for leases.
     pub drain_timeout: Duration,
 }
@@ -169,6 +175,9 @@ fn daemon(reader: &mut Reader<'_>) -> DaemonConfig {
             Some(Value::Listen(address)) => *address,
             _ => None,
         },
+        metrics_socket: named(reader.text("daemon.metrics_socket")).map(PathBuf::from),
+        max_sessions: reader.integer("daemon.max_sessions"),
+        max_sessions_per_uid: reader.integer("daemon.max_sessions_per_uid"),
         drain_timeout: reader.duration("daemon.drain_timeout"),
     }
 }

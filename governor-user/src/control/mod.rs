@@ -9,6 +9,7 @@ mod listeners;
 mod problem;
 mod refusals;
 pub mod server;
+pub mod serving;
 mod tuner;
 pub mod verdicts;
 pub mod views;

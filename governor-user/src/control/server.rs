@@ -8,21 +8,17 @@ use crate::control::verdicts::Place;
 use crate::daemon::archive;
 use crate::daemon::audit::event;
 use crate::daemon::clock;
-use crate::daemon::demand;
 use crate::daemon::handle::Handle;
 use crate::daemon::reload;
 use crate::health::Facts;
 use crate::kernel::groups::groups;
 use crate::proxy::peer::Peer;
-use axum::extract::connect_info::Connected;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{ConnectInfo, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use axum::serve::IncomingStream;
-use axum::{Json, Router};
-use tokio::net::UnixListener;
+use axum::{Extension, Json, Router};
 
 /// Longest bypass or override that ends by itself: a year.
 pub(super) const LONGEST: u64 = 366 * 86_400;
@@ -31,9 +27,9 @@ pub(super) const LONGEST: u64 = 366 * 86_400;
 #[derive(Clone, Copy, Debug)]
 pub struct Caller(Option<Peer>);
 
-impl Connected<IncomingStream<'_, UnixListener>> for Caller {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        Self(Peer::of(stream.io()).ok())
+impl From<Option<Peer>> for Caller {
+    fn from(peer: Option<Peer>) -> Self {
+        Self(peer)
     }
 }
 
@@ -70,6 +66,7 @@ pub fn routes(handle: Handle) -> Router {
         .route("/v1/doctor", get(doctor))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "no such route") })
         .method_not_allowed_fallback(|| async { Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no such method here") })
+        .layer(Extension(advice::Turn::default()))
         .with_state(handle)
 }
 
@@ -240,18 +237,19 @@ async fn explain(State(handle): State<Handle>, Path(id): Path<String>) -> Answer
 
 async fn advise(
     State(handle): State<Handle>,
+    Extension(turn): Extension<advice::Turn>,
     query: Result<Query<api::AdviceQuery>, QueryRejection>,
 ) -> Answer<api::Advice> {
     let Query(query) = query?;
     let config = handle.settings().lock().await.loaded().config.clone();
-    let (state, wall) = (handle.state().clone(), clock::wall_seconds());
-    let replayed = tokio::task::spawn_blocking(move || {
-        let segments = demand::recorded(state.path())?;
-        Ok::<_, std::io::Error>(advice::advice(&config.policy, &segments, wall, query.last_seconds))
-    });
-    let failed = |why: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no advice: {why}"));
-    let advice = replayed.await.map_err(|error| failed(error.to_string()))?;
-    Ok(Json(advice.map_err(|error| failed(error.to_string()))?))
+    let advised =
+        turn.advise(config.policy, handle.state().path().to_owned(), clock::wall_seconds(), query.last_seconds).await;
+    advised.map(Json).map_err(|error| match error {
+        advice::NoAdvice::Busy => {
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()).hint("ask again in a few seconds")
+        }
+        advice::NoAdvice::Failed(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    })
 }
 
 async fn config(State(handle): State<Handle>) -> Json<Vec<api::ConfigEntry>> {

@@ -182,13 +182,21 @@ impl Checkpoint {
         self.due
     }
 
-    /// Keeps this; it took from `begun` to `now` to put it together.
-    pub fn put(&mut self, sessions: Vec<Former>, begun: Instant, now: Instant) {
-        let cost = now.since(begun);
-        self.next =
-            now.after(Duration::from_nanos(u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX).saturating_mul(SHARE)));
+    /// A checkpoint is being put together: what changes from now on is for the next one.
+    pub fn begin(&mut self) {
+        self.due = None;
+    }
+
+    /// Keeps this, which took `cost` to put together.
+    pub fn put(&mut self, sessions: Vec<Former>, cost: Duration, now: Instant) {
+        let pause = u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX).saturating_mul(SHARE);
+        self.next = now.after(Duration::from_nanos(pause));
         let kept = self.contents.as_ref().is_some_and(|contents| contents.try_send(sessions).is_ok());
-        self.due = (!kept).then(|| now.after(EVERY).max(self.next));
+        if !kept {
+            self.touch(now);
+        }
+        // What changed meanwhile is kept after the pause.
+        self.due = self.due.map(|due| due.max(self.next));
     }
 
     /// Keeps this before it returns, as the last.
@@ -224,7 +232,7 @@ mod tests {
         assert_eq!(load(&state), []);
         let mut checkpoint = Checkpoint::open(&state);
         let (mine, foreign, dead) = (former(Some(std::process::id())), former(None), former(Some(u32::MAX)));
-        checkpoint.put(vec![dead.clone()], Instant::ZERO, Instant::ZERO);
+        checkpoint.put(vec![dead.clone()], Duration::ZERO, Instant::ZERO);
         checkpoint.finish(vec![mine.clone(), foreign.clone(), dead]);
         assert_eq!(load(&state), [mine.clone(), foreign]);
         let held = mine.leases[0].held();
@@ -260,7 +268,8 @@ mod tests {
         checkpoint.touch(at(0));
         checkpoint.touch(at(200));
         assert_eq!(checkpoint.due(), Some(at(250)), "the first change counts");
-        checkpoint.put(Vec::new(), at(250), at(260));
+        checkpoint.begin();
+        checkpoint.put(Vec::new(), Duration::from_millis(10), at(260));
         checkpoint.touch(at(260));
         assert_eq!(checkpoint.due(), Some(at(260 + 500)));
     }

@@ -5,7 +5,7 @@
 mod hot;
 
 use self::hot::Hot;
-use super::ring::{Ring, RingHealth, read};
+use super::ring::{Ring, RingHealth, Segment, Segments};
 use super::translate;
 use governor_engine::id::{KeyId, LeaseId, OrgId, RequestId, SessionId};
 use governor_engine::io::{Acquire, Kind};
@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 /// by them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
-    /// First of a segment: when it began by the wall clock, in seconds since 1970, and what ran then.
+    /// First of a segment: when it began by the wall clock, in seconds since 1970. Earlier versions listed here what ran
+    /// then; now a `Running` for each lease follows, among other facts.
     #[serde(rename = "open")]
     Opened {
         /// Monotonic time.
@@ -31,6 +32,24 @@ pub enum Fact {
         /// Their orgs, one each; earlier versions recorded none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         orgs: Vec<Option<String>>,
+    },
+    /// A lease ran when the segment began. A reader ignores it for a lease that it knows from an earlier fact of the segment.
+    #[serde(rename = "run")]
+    Running {
+        /// When the segment began.
+        t: u64,
+        /// Session.
+        s: u64,
+        /// Lease.
+        l: u64,
+        /// Pool name.
+        p: String,
+        /// Key, in hexadecimal digits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        k: Option<String>,
+        /// Org, in hexadecimal digits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        g: Option<String>,
     },
     /// A request came.
     #[serde(rename = "ask")]
@@ -112,13 +131,36 @@ pub struct Demand(Option<Log>);
 struct Log {
     ring: Ring,
     hot: Hot,
+    opening: Option<Opening>,
 }
+
+/// What ran when the segment began is written in steps, so that no iteration of the loop does work for every lease.
+#[derive(Debug)]
+struct Opening {
+    /// When the segment began.
+    at: Instant,
+    /// Slot of the lease table to go on with.
+    cursor: u32,
+    /// Bytes left for it in the segment.
+    room: u64,
+}
+
+/// What ran when a segment began takes one in so many parts of the segment at most: a segment that its opening fills would
+/// be over with the next fact. Leases beyond are left out, and `advise` does not know them.
+const OPENING_PART: u64 = 2;
+
+/// Bytes that a record of a running lease takes besides its pool's name.
+const RUNNING_BYTES: u64 = 80;
 
 impl Demand {
     /// Records into this state folder at most so many bytes; 0 records nothing.
     #[must_use]
     pub fn open(state_dir: &Path, bytes: u64) -> Self {
-        Self((bytes > 0).then(|| Log { ring: Ring::open(folder(state_dir), bytes), hot: Hot::default() }))
+        Self((bytes > 0).then(|| Log {
+            ring: Ring::open(folder(state_dir), bytes),
+            hot: Hot::default(),
+            opening: None,
+        }))
     }
 
     /// Whether the next fact begins a segment: tell [`Self::opened`] first. A segment that is full ends here and in
@@ -133,17 +175,40 @@ impl Demand {
         })
     }
 
-    /// A segment begins.
-    pub fn opened(&mut self, leases: &[LeaseView], pool: impl Fn(&LeaseView) -> String, wall: u64, now: Instant) {
-        let held = |lease: &LeaseView| (lease.lease.0, lease.session.0, pool(lease), lease.key.map(hex));
-        // One that is suspended does not run.
-        let run = || leases.iter().filter(|lease| !lease.suspended);
-        self.write(|| Fact::Opened {
-            t: now.0,
-            wall,
-            held: run().map(held).collect(),
-            orgs: run().map(|lease| lease.org.map(org_hex)).collect(),
-        });
+    /// A segment begins. What runs is written by [`Self::running`] afterwards.
+    pub fn opened(&mut self, wall: u64, now: Instant) {
+        self.write(|| Fact::Opened { t: now.0, wall, held: Vec::new(), orgs: Vec::new() });
+        if let Some(log) = &mut self.0 {
+            log.opening = Some(Opening { at: now, cursor: 0, room: log.ring.segment_bytes() / OPENING_PART });
+        }
+    }
+
+    /// Slot of the lease table at which [`Self::running`] goes on; `None` when all that ran when the segment began is written.
+    #[must_use]
+    pub fn opening(&self) -> Option<u32> {
+        self.0.as_ref()?.opening.as_ref().map(|opening| opening.cursor)
+    }
+
+    /// Writes the next leases that ran when the segment began, each with its pool's name, and keeps the cursor to go on with;
+    /// `None`: there are no more.
+    pub fn running<'a>(&mut self, leases: impl Iterator<Item = (LeaseView, &'a str)>, next: Option<u32>) {
+        let Some(log) = &mut self.0 else { return };
+        let Some(opening) = &mut log.opening else { return };
+        let mut is_full = false;
+        // A lease granted since then has its own facts, and a suspended one does not run.
+        for (lease, pool) in leases.filter(|(lease, _)| !lease.suspended && lease.granted <= opening.at) {
+            let bytes = RUNNING_BYTES.saturating_add(u64::try_from(pool.len()).unwrap_or(u64::MAX));
+            is_full = opening.room < bytes;
+            if is_full {
+                break;
+            }
+            opening.room -= bytes;
+            log.hot.running(&mut log.ring, &lease, pool, opening.at);
+        }
+        match next.filter(|_| !is_full) {
+            Some(cursor) => opening.cursor = cursor,
+            None => log.opening = None,
+        }
     }
 
     /// A request came. Only ordinary work is demand for slots by these rules.
@@ -232,14 +297,71 @@ impl Drop for Log {
     }
 }
 
-/// What was recorded in this state folder, oldest first, each segment by itself. What cannot be read as a fact is left
-/// out.
+/// Takes facts in the order they were recorded.
+pub trait FactReader {
+    /// The next fact of the segment.
+    fn fact(&mut self, fact: Fact);
+    /// The segment ends.
+    fn end_segment(&mut self);
+}
+
+/// Bytes of recorded demand that are read at most, the newest: reading takes some 5 s for a GiB.
+const MOST_READ: u64 = 1 << 30;
+
+/// Reads what was recorded in this state folder, oldest first, one record at a time. Segments that were over before `from`
+/// (seconds since 1970), and the oldest beyond 1 GiB, are skipped. What cannot be read as a fact is left out.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// The folder or a segment cannot be read.
+pub fn read_facts(state_dir: &Path, from: u64, reader: &mut impl FactReader) -> io::Result<()> {
+    let segments = Segments::of(&folder(state_dir), MOST_READ)?;
+    for (number, segment) in segments.iter().enumerate() {
+        // A segment is over when the next one begins.
+        if segments.get(number + 1).and_then(opened_at).is_some_and(|next| next < from) {
+            continue;
+        }
+        segment.each(|record| {
+            facts(record).into_iter().for_each(|fact| reader.fact(fact));
+            true
+        })?;
+        reader.end_segment();
+    }
+    Ok(())
+}
+
+/// When a segment began, in seconds since 1970.
+fn opened_at(segment: &Segment) -> Option<u64> {
+    let mut wall = None;
+    let first = segment.each(|record| {
+        if let Some(Fact::Opened { wall: at, .. }) = facts(record).first() {
+            wall = Some(*at);
+        }
+        false
+    });
+    first.ok().and(wall)
+}
+
+/// What was recorded in this state folder, oldest first, each segment by itself: all of it in memory, for tests and tools.
+///
+/// # Errors
+/// As for [`read_facts`].
 pub fn recorded(state_dir: &Path) -> io::Result<Vec<Vec<Fact>>> {
-    let facts = |records: Vec<Vec<u8>>| records.iter().flat_map(|record| facts(record)).collect();
-    Ok(read(&folder(state_dir))?.into_iter().map(facts).collect())
+    #[derive(Default)]
+    struct All {
+        segments: Vec<Vec<Fact>>,
+        segment: Vec<Fact>,
+    }
+    impl FactReader for All {
+        fn fact(&mut self, fact: Fact) {
+            self.segment.push(fact);
+        }
+        fn end_segment(&mut self) {
+            self.segments.push(std::mem::take(&mut self.segment));
+        }
+    }
+    let mut all = All::default();
+    read_facts(state_dir, 0, &mut all)?;
+    Ok(all.segments)
 }
 
 /// The facts of one record. Earlier versions wrote all of them as JSON.

@@ -9,31 +9,35 @@ use super::checkpoint::{Checkpoint, Former};
 use super::clients::{Clients, Subject};
 use super::clock;
 use super::demand::Demand;
-use super::former::Formers;
+use super::former::{Formers, HeldWalk};
 use super::journal::Journal;
 use super::key_overrides::KeyOverrides;
 use super::labels::Labels;
+use super::limits::Published;
 use super::messages::Message;
 use super::notify::Watchdog;
 use super::page::SignalPage;
 use super::rates::Rates;
 use super::sites::Sites;
+use super::turns::Turn;
 use crate::config::OverloadConfig;
 use crate::kernel::Closings;
 use crate::kernel::clients::ClientWatch;
+use crate::log_limit::LogLimit;
 use crate::metrics::Recorder;
 use crate::overload::{LevelMachine, Loads, Report, Transitions};
 use crate::proxy::outbox::Outbox;
 use crate::proxy::peer::Peer;
-use governor_common::wire::reply::{Limits, Reply};
+use governor_common::wire::reply::Reply;
 use governor_engine::Engine;
 use governor_engine::id::SessionId;
 use governor_engine::io::Input;
 use governor_engine::policy::Policy;
 use governor_engine::time::{Duration, Instant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, watch};
 
 /// Messages handled before the outputs of all of them go out.
@@ -91,6 +95,8 @@ pub(super) struct Session {
     pub(super) former: Option<SessionId>,
     /// For its next `Acquire`.
     pub(super) candidates: Candidates,
+    /// Its frames that wait for their turn.
+    pub(super) turn: Turn,
 }
 
 /// The state.
@@ -98,9 +104,19 @@ pub(super) struct Session {
 pub struct Driver {
     pub(super) parts: Parts,
     pub(super) sessions: BTreeMap<SessionId, Session>,
+    /// Sessions whose connection is gone; they may hold leases.
+    pub(super) lost: BTreeSet<SessionId>,
+    /// Sessions with frames that wait for their turn, in the order of their turns.
+    pub(super) waiting: VecDeque<SessionId>,
+    /// Counts iterations of the loop.
+    pub(super) iteration: u64,
+    /// Bounds log lines that sessions cause.
+    pub(super) session_log: LogLimit,
     /// Sessions for which something is queued.
     pub(super) unsent: Vec<SessionId>,
     pub(super) formers: Formers,
+    /// The checkpoint that is being put together.
+    pub(super) walk: Option<HeldWalk>,
     pub(super) journal: Journal,
     pub(super) labels: Labels,
     pub(super) sites: Sites,
@@ -115,8 +131,8 @@ pub struct Driver {
     pub(super) report: Arc<Report>,
     pub(super) transitions: Transitions,
     pub(super) rates: Rates,
-    pub(super) limits: Limits,
-    /// Something happened that may change the limits: they are worked out anew before the loop rests.
+    pub(super) published: Published,
+    /// Something happened that may change the limits: they are worked out again when they are due.
     pub(super) limits_stale: bool,
     pub(super) stop_by: Option<Instant>,
     /// The time of what is being handled.
@@ -139,8 +155,13 @@ impl Driver {
         let mut driver = Self {
             parts,
             sessions: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            waiting: VecDeque::new(),
+            iteration: 1,
+            session_log: LogLimit::default(),
             unsent: Vec::new(),
             formers: Formers::default(),
+            walk: None,
             journal: Journal::default(),
             labels: Labels::default(),
             sites: Sites::default(),
@@ -152,7 +173,7 @@ impl Driver {
             report: Arc::default(),
             transitions,
             rates: Rates::default(),
-            limits: Limits::default(),
+            published: Published::default(),
             limits_stale: true,
             stop_by: None,
             now,
@@ -178,20 +199,28 @@ impl Driver {
         let mut timer = pin!(tokio::time::sleep_until(clock::to_tokio(clock::now())));
         let mut set: Option<Instant> = None;
         loop {
-            let due = self.next_timer();
-            // To set it earlier is dear: the runtime wakes itself for that. Later costs nothing.
-            if let Some(due) = due.filter(|_| due != set) {
-                timer.as_mut().reset(clock::to_tokio(due));
-            }
-            set = due;
-            tokio::select! {
-                biased;
-                count = inbox.recv_many(&mut batch, BATCH) => {
-                    if count == 0 {
-                        return;
-                    }
+            if self.has_waiting() {
+                // Other sessions' readers first: what they bring now is handled in this iteration.
+                tokio::task::yield_now().await;
+                if !fill(&mut inbox, &mut batch) {
+                    return;
                 }
-                () = &mut timer, if set.is_some() => set = None,
+            } else {
+                let due = self.next_timer();
+                // To set it earlier is dear: the runtime wakes itself for that. Later costs nothing.
+                if let Some(due) = due.filter(|_| due != set) {
+                    timer.as_mut().reset(clock::to_tokio(due));
+                }
+                set = due;
+                tokio::select! {
+                    biased;
+                    count = inbox.recv_many(&mut batch, BATCH) => {
+                        if count == 0 {
+                            return;
+                        }
+                    }
+                    () = &mut timer, if set.is_some() => set = None,
+                }
             }
             let now = clock::now();
             for message in batch.drain(..) {
@@ -209,35 +238,17 @@ impl Driver {
         self.now = now;
         match message {
             Message::Opened { session, peer, outbox } => {
-                self.sessions.insert(
-                    session,
-                    Session {
-                        peer,
-                        outbox: Some(outbox),
-                        name: None,
-                        version: 1,
-                        former: None,
-                        candidates: Candidates::default(),
-                    },
-                );
+                let outbox = Some(outbox);
+                let (candidates, turn) = (Candidates::default(), Turn::default());
+                let state = Session { peer, outbox, name: None, version: 1, former: None, candidates, turn };
+                self.sessions.insert(session, state);
             }
-            Message::Frames { session, frames } => self.hear(session, &frames, now),
-            Message::Lost { session, grace } => {
-                // A session task that is gone watches nobody.
-                grace.send(self.parts.policy.node.session_grace).ok();
-                self.limits_stale = true;
-                if let Some(state) = self.sessions.get_mut(&session) {
-                    state.outbox = None;
-                    if state.name.is_none() {
-                        self.sessions.remove(&session);
-                    }
-                    self.clients.lost(session);
-                    self.parts.engine.handle_input(Input::SessionLost { session }, now);
-                }
-            }
+            Message::Frames { session, frames } => self.take_frames(session, frames, now),
+            Message::Lost { session, why, grace } => self.lose(session, why, grace, now),
             Message::Gone { session } => {
                 self.limits_stale = true;
                 self.sessions.remove(&session);
+                self.lost.remove(&session);
                 self.clients.lost(session);
                 self.note_gone(session, now);
                 self.parts.engine.handle_input(Input::SessionGone { session }, now);
@@ -289,4 +300,16 @@ impl Driver {
             self.send(session, 0, reply);
         }
     }
+}
+
+/// Takes what is in the inbox, up to a batch, without waiting; false when every sender is gone.
+fn fill(inbox: &mut mpsc::Receiver<Message>, batch: &mut Vec<Message>) -> bool {
+    while batch.len() < BATCH {
+        match inbox.try_recv() {
+            Ok(message) => batch.push(message),
+            Err(TryRecvError::Empty) => return true,
+            Err(TryRecvError::Disconnected) => return !batch.is_empty(),
+        }
+    }
+    true
 }

@@ -4,6 +4,7 @@
 use super::checkpoint::{Former, FormerLease};
 use super::clock;
 use super::driver::Driver;
+use super::recording::LEASES_PER_ITERATION;
 use super::translate;
 use crate::proxy::peer::Peer;
 use governor_engine::id::{LeaseId, SessionId};
@@ -64,6 +65,16 @@ impl Formers {
     }
 }
 
+/// A walk over all leases for a checkpoint. Leases that change meanwhile make the next checkpoint due.
+#[derive(Debug, Default)]
+pub(super) struct HeldWalk {
+    /// Slot of the lease table to go on with; `None` at the start and at the end.
+    cursor: Option<u32>,
+    sessions: BTreeMap<SessionId, Former>,
+    /// Time spent so far.
+    cost: std::time::Duration,
+}
+
 impl Driver {
     /// Counts what the life before left.
     pub(super) fn restore_leases(&mut self, formers: Vec<Former>, now: Instant) {
@@ -88,7 +99,7 @@ impl Driver {
         if leases > 0 {
             // By their ids of this life, in which they are registered: it may be as short.
             let held = self.held_now();
-            self.parts.checkpoint.put(held, now, now);
+            self.parts.checkpoint.put(held, std::time::Duration::ZERO, now);
             tracing::info!(leases, "leases of the life before count until their holders are back");
         }
     }
@@ -107,31 +118,48 @@ impl Driver {
         }
     }
 
-    /// Keeps what is held for the next life, if it is time.
+    /// Keeps what is held for the next run, if it is time: in steps over as many iterations as the leases need.
     pub(super) fn checkpoint(&mut self, now: Instant) {
-        if self.parts.checkpoint.due().is_none_or(|due| now < due) {
+        let Some(mut walk) = self.walk.take() else {
+            if self.parts.checkpoint.due().is_some_and(|due| now >= due) {
+                self.parts.checkpoint.begin();
+                self.walk = Some(HeldWalk::default());
+                self.checkpoint(now);
+            }
             return;
+        };
+        self.walk_on(&mut walk, LEASES_PER_ITERATION);
+        let end = clock::now();
+        walk.cost = walk.cost.saturating_add(end.since(now));
+        if walk.cursor.is_some() {
+            self.walk = Some(walk);
+        } else {
+            let engine = &self.parts.engine;
+            self.formers.forget(|lease| engine.holder(lease).is_some());
+            self.parts.checkpoint.put(walk.sessions.into_values().collect(), walk.cost, end);
         }
-        let engine = &self.parts.engine;
-        self.formers.forget(|lease| engine.holder(lease).is_some());
-        let held = self.held_now();
-        self.parts.checkpoint.put(held, now, clock::now());
     }
 
     /// What every session holds.
     pub(super) fn held_now(&self) -> Vec<Former> {
-        let mut sessions: BTreeMap<SessionId, Former> = BTreeMap::new();
-        let sites = self.sites.names();
+        let mut walk = HeldWalk::default();
+        self.walk_on(&mut walk, u32::MAX);
+        walk.sessions.into_values().collect()
+    }
+
+    fn walk_on(&self, walk: &mut HeldWalk, slots: u32) {
+        let (leases, next) = self.parts.engine.leases_from(walk.cursor.unwrap_or(0), slots);
         // What is suspended holds no slot.
-        for lease in self.parts.engine.leases().into_iter().filter(|lease| !lease.suspended) {
+        for lease in leases.filter(|lease| !lease.suspended) {
             let live = self.sessions.get(&lease.session).map(|state| (state.peer, lease.session.0));
             let Some((peer, session)) = live.or_else(|| self.formers.sessions.get(&lease.session).copied()) else {
                 continue;
             };
-            let of = sessions.entry(lease.session).or_insert_with(|| Former { session, peer, leases: Vec::new() });
-            of.leases.push(FormerLease { site: sites.get(&lease.site).cloned(), ..self.former_lease(&lease) });
+            let new = || Former { session, peer, leases: Vec::new() };
+            let of = walk.sessions.entry(lease.session).or_insert_with(new);
+            of.leases.push(FormerLease { site: self.sites.name(lease.site), ..self.former_lease(&lease) });
         }
-        sessions.into_values().collect()
+        walk.cursor = next;
     }
 
     fn former_lease(&self, lease: &LeaseView) -> FormerLease {

@@ -41,6 +41,8 @@ pub enum Message {
     Lost {
         /// Its session.
         session: SessionId,
+        /// Why, for people.
+        why: String,
         /// Is told how long its leases outlive the connection, by the policy of this moment.
         grace: oneshot::Sender<Duration>,
     },

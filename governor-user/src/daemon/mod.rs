@@ -28,6 +28,7 @@ pub mod key_overrides;
 pub mod labels;
 mod levels;
 mod light;
+mod limits;
 pub mod messages;
 mod notify;
 mod orders;
@@ -41,18 +42,20 @@ pub mod settings;
 pub mod signals;
 pub mod sites;
 pub mod translate;
+pub mod turns;
 mod unprivileged;
 mod upkeep;
 pub mod view;
 
-use crate::config::KernelConfig;
-use crate::control;
+use crate::config::{DaemonConfig, KernelConfig};
+use crate::control::{self, serving};
 use crate::kernel::{self, Plane};
 use crate::metrics::{self, Recorder};
 use crate::overload;
+use crate::proxy::accept;
+use crate::proxy::census::{Bounds, Census};
 use crate::proxy::listener::{self, BACKLOG, BoundSocket};
-use crate::proxy::peer::{Allowed, Peer};
-use crate::proxy::session;
+use crate::proxy::peer::Allowed;
 use crate::tuner::Tuner;
 use anyhow::{Context, Result};
 use archive::Archive;
@@ -61,31 +64,21 @@ use bypass::Bypass;
 use checkpoint::Checkpoint;
 use demand::Demand;
 use driver::{Driver, Parts};
-use governor_common::wire::codec;
-use governor_common::wire::reply::{ErrorCode, Reply};
 use governor_engine::Engine;
-use governor_engine::id::SessionId;
 use handle::Handle;
 use key_overrides::KeyOverrides;
-use messages::Message;
 use page::SignalPage;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use settings::Settings;
 use signals::Signals;
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::future::IntoFuture;
-use std::io::ErrorKind;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::{TcpListener, UnixStream};
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
 /// Messages that wait for the driver; a full inbox slows its senders down.
 const INBOX: usize = 1024;
-
-/// Pause after the system had no descriptor or no memory for a connection.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs the daemon until it is told to stop. Signals that came before it is ready are applied then.
 ///
@@ -124,6 +117,11 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
         }
         None => None,
     };
+    let scrapes_by_file = daemon.metrics_socket.as_ref().map(|path| {
+        listener::bind(path, daemon.control_mode, daemon.control_group.as_deref())
+            .context("the metrics socket cannot be opened")
+    });
+    let scrapes_by_file = scrapes_by_file.transpose()?;
     if let Some(cap) = somaxconn().filter(|cap| *cap < BACKLOG.into()) {
         tracing::warn!(
             "the daemon's own listeners are clamped to a backlog of {cap}, not {BACKLOG}: net.core.somaxconn"
@@ -165,16 +163,15 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
         Tuner::spawn(config.tuner.clone(), &state, seen.clone(), reports.clone(), recorder.clone(), inbox.downgrade());
     let handle = Handle::new(inbox.clone(), seen, reports, settings, recorder, tuner.clone(), started);
 
-    tokio::spawn(accept_proxies(proxies, allowed, inbox.clone(), first_session));
-    let routes = control::server::routes(handle.clone());
-    let control_service = routes.into_make_service_with_connect_info::<control::server::Caller>();
+    let census = Census::new(session_bounds(daemon));
+    tokio::spawn(accept::proxies(proxies, allowed, census, inbox.clone(), first_session));
     let BoundSocket { listener, file } = control;
-    tokio::spawn(async move {
-        let _file = file;
-        axum::serve(listener, control_service).into_future().await
-    });
+    tokio::spawn(serving::unix(listener, file, control::server::routes(handle.clone())));
     if let Some(listener) = scrapes {
-        tokio::spawn(axum::serve(listener, metrics::serve::routes(handle.clone())).into_future());
+        tokio::spawn(serving::tcp(listener, metrics::serve::routes(handle.clone())));
+    }
+    if let Some(BoundSocket { listener, file }) = scrapes_by_file {
+        tokio::spawn(serving::unix(listener, file, metrics::serve::routes(handle.clone())));
     }
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -201,6 +198,34 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
     ended.context("the driver panicked")?;
     tracing::info!("governord has stopped");
     Ok(())
+}
+
+/// How many proxies may connect: as configured, and as the limit of descriptors leaves room for.
+fn session_bounds(daemon: &DaemonConfig) -> Bounds {
+    let asked = Bounds { total: daemon.max_sessions, per_uid: daemon.max_sessions_per_uid };
+    let limit = raise_descriptor_limit();
+    let bounds = asked.within(limit);
+    if bounds != asked {
+        tracing::warn!(
+            limit,
+            "degraded: the limit of descriptors leaves room for {} proxy sessions and {} of one user, not {} and {}: raise \
+             LimitNOFILE= of the unit or lower daemon.max_sessions",
+            bounds.total,
+            bounds.per_uid,
+            asked.total,
+            asked.per_uid
+        );
+    }
+    bounds
+}
+
+/// Raises the soft limit of descriptors to the hard one, as far as that is allowed; the limit then.
+fn raise_descriptor_limit() -> u64 {
+    let before = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before }) {
+        tracing::debug!(%error, "the limit of descriptors stays as it is");
+    }
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// `net.core.somaxconn` of the daemon's namespace, if it can be read.
@@ -237,53 +262,6 @@ async fn start_kernel_plane(config: &KernelConfig) -> Result<Plane> {
         tracing::warn!("degraded: {reason}");
     }
     Ok(plane)
-}
-
-/// Accepts proxies for as long as the daemon runs.
-async fn accept_proxies(socket: BoundSocket, allowed: Allowed, driver: mpsc::Sender<Message>, mut next_session: u64) {
-    let mut spare = File::open("/dev/null").ok();
-    loop {
-        match socket.listener.accept().await {
-            Ok((stream, _)) => match Peer::of(&stream) {
-                Ok(peer) if allowed.permits(&peer) => {
-                    let session = SessionId(next_session);
-                    next_session += 1;
-                    tokio::spawn(session::serve(stream, session, peer, driver.clone()));
-                }
-                Ok(peer) => {
-                    tracing::warn!(
-                        pid = peer.pid,
-                        uid = peer.uid,
-                        "a proxy of a user that is not allowed was turned away"
-                    );
-                    deny(&stream, &format!("uid {} is not in daemon.allow_users", peer.uid));
-                }
-                Err(error) => tracing::warn!("a connection was closed: {error:#}"),
-            },
-            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-            Err(error) => {
-                tracing::error!(%error, "proxies cannot be accepted now");
-                // The spare descriptor lets one waiting proxy in, to be closed: it learns at once and falls back.
-                drop(spare.take());
-                if let Ok(turned_away) = tokio::time::timeout(ACCEPT_PAUSE, socket.listener.accept()).await {
-                    drop(turned_away);
-                }
-                spare = File::open("/dev/null").ok();
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-/// Says why before the connection closes. A fresh socket takes one small frame without waiting.
-fn deny(stream: &UnixStream, why: &str) {
-    let mut bytes = bytes::BytesMut::new();
-    let reply = Reply::Error { code: ErrorCode::Denied, message: why.to_owned() };
-    if codec::encode_reply(&reply, 0, &mut bytes).is_ok()
-        && let Err(error) = stream.try_write(&bytes)
-    {
-        tracing::debug!(%error, "the reason could not be sent");
-    }
 }
 
 /// Routes panics of contained tasks to the log; the default hook would write to a stream nobody may read.

@@ -7,7 +7,7 @@ use super::light::is_light;
 use super::messages::Message;
 use super::translate;
 use crate::kernel::clients::{ClientWatch, News};
-use governor_common::wire::reply::{Limits, PoolLimits, Reply};
+use governor_common::wire::reply::Reply;
 use governor_engine::id::SessionId;
 use governor_engine::io::{Decision, Input, Output, Work};
 use governor_engine::time::Instant;
@@ -147,39 +147,5 @@ impl Driver {
             class: decision.class.and_then(|class| self.parts.engine.class_name(class)).map(str::to_owned),
             decision,
         }
-    }
-
-    fn limits_now(&self) -> Limits {
-        let sessions = u32::try_from(self.connected().count()).unwrap_or(u32::MAX).max(1);
-        let engine = &self.parts.engine;
-        let pools = engine
-            .pools()
-            .map(|pool| PoolLimits {
-                name: engine.pool_name(pool).unwrap_or_default().to_owned(),
-                capacity: engine.capacity(pool).unwrap_or(0),
-                members: engine
-                    .members(pool)
-                    .filter_map(|member| {
-                        let name = engine.member_name(pool, member)?.to_owned();
-                        Some((name, engine.ordinary_slots(pool, member)?))
-                    })
-                    .collect(),
-            })
-            .collect();
-        Limits { sessions, node_cap: self.parts.policy.node.cap, pools }
-    }
-
-    /// Tells every session the limits if they changed; says whether it did.
-    pub(super) fn tell_limits(&mut self) -> bool {
-        if !std::mem::take(&mut self.limits_stale) {
-            return false;
-        }
-        let limits = self.limits_now();
-        let changed = limits != self.limits;
-        if changed {
-            self.limits = limits;
-            self.broadcast(&Reply::Limits(self.limits.clone()));
-        }
-        changed
     }
 }

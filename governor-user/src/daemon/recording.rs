@@ -6,6 +6,9 @@ use governor_engine::id::{KeyId, LeaseId, OrgId, SessionId};
 use governor_engine::io::{Acquire, Grant, Parent};
 use governor_engine::time::Instant;
 
+/// Slots of the lease table that recorded demand and the checkpoint each look at in one iteration of the loop.
+pub(super) const LEASES_PER_ITERATION: u32 = 128;
+
 impl Driver {
     pub(super) fn note_asked(&mut self, ask: &Acquire, pool: &str, now: Instant) {
         // A hop is work that was asked for already.
@@ -63,14 +66,22 @@ impl Driver {
         }
     }
 
-    /// A segment stands by itself: it says first what runs.
+    /// A segment stands by itself: it says when it began, and what ran then.
     fn open_segment(&mut self, now: Instant) {
         if self.parts.demand.needs_opening() {
-            let engine = &self.parts.engine;
-            let pool = |lease: &governor_engine::snapshot::LeaseView| {
-                engine.pool_name(lease.pool).unwrap_or_default().to_owned()
-            };
-            self.parts.demand.opened(&engine.leases(), pool, clock::wall_seconds(), now);
+            self.parts.demand.opened(clock::wall_seconds(), now);
         }
+    }
+
+    /// Writes some more of what ran when the segment of recorded demand began.
+    pub(super) fn record_running(&mut self) {
+        let Some(cursor) = self.parts.demand.opening() else { return };
+        let engine = &self.parts.engine;
+        let (leases, next) = engine.leases_from(cursor, LEASES_PER_ITERATION);
+        let leases = leases.map(|lease| {
+            let pool = engine.pool_name(lease.pool).unwrap_or_default();
+            (lease, pool)
+        });
+        self.parts.demand.running(leases, next);
     }
 }

@@ -3,9 +3,8 @@
 
 use super::driver::Driver;
 use super::translate;
+use crate::proxy::peer::Peer;
 use governor_common::wire::VERSION;
-use governor_common::wire::codec::read_request;
-use governor_common::wire::frame::next_frame;
 use governor_common::wire::reply::{ErrorCode, Level, Reply, Welcome};
 use governor_common::wire::request::{self, HeldLease, Hello, Request};
 use governor_engine::id::{KeyId, LeaseId, RequestId, SessionId};
@@ -13,21 +12,8 @@ use governor_engine::io::{Acquire, Input, Output};
 use governor_engine::time::{Duration, Instant};
 
 impl Driver {
-    /// Takes whole frames; what is not understood is answered and the session lives on.
-    pub(super) fn hear(&mut self, session: SessionId, mut frames: &[u8], now: Instant) {
-        while let Ok(Some(frame)) = next_frame(&mut frames) {
-            match read_request(frame) {
-                Ok(request) => self.request(session, frame.request, request, now),
-                Err(error) => {
-                    let reply = Reply::Error { code: error.code(), message: error.to_string() };
-                    self.send(session, error.request(), &reply);
-                }
-            }
-            self.deliver();
-        }
-    }
-
-    fn request(&mut self, session: SessionId, id: u32, request: Request<&str>, now: Instant) {
+    /// Handles one frame of a session.
+    pub(super) fn request(&mut self, session: SessionId, id: u32, request: Request<&str>, now: Instant) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let greeted = state.name.is_some();
         if !matches!(request, Request::Acquire(_) | Request::Candidates { .. }) {
@@ -105,7 +91,7 @@ impl Driver {
             Ok(mut input) => {
                 self.end_former(session, now);
                 input.site = self.sites.id(acquire.site.or(acquire.endpoint));
-                self.learn(input.key, acquire.label);
+                self.learn(session, input.key, acquire.label);
                 if let Some(client) = acquire.client {
                     self.clients.asked(session, RequestId(id), client, now);
                 }
@@ -127,13 +113,11 @@ impl Driver {
             return;
         }
         if let Some(state) = self.sessions.get_mut(&session) {
-            tracing::info!(
-                session = session.0,
-                name = hello.name,
-                pid = state.peer.pid,
-                uid = state.peer.uid,
-                "session opened"
-            );
+            if let Some(left_out) = self.session_log.allow(std::time::Instant::now()) {
+                let name = crate::wording::printable(&hello.name);
+                let Peer { pid, uid, .. } = state.peer;
+                tracing::info!(session = session.0, name, pid, uid, left_out, "session opened");
+            }
             state.name = Some(hello.name.clone());
             state.former = hello.resume.and_then(|number| self.formers.of(state.peer, number));
             state.version = hello.version.min(VERSION);
@@ -154,8 +138,8 @@ impl Driver {
         }
         self.send(session, id, &Reply::Welcome(welcome));
         self.limits_stale = true;
-        if !self.tell_limits() {
-            self.send(session, 0, &Reply::Limits(self.limits.clone()));
+        if !self.publish_limits(now) {
+            self.send_limits(session);
         }
         if self.level.level() != Level::Normal {
             self.send(session, 0, &Reply::Overload(self.overload()));
@@ -196,7 +180,7 @@ impl Driver {
             if holder.is_some_and(|holder| !self.same_process(holder, session)) {
                 input.lease = LeaseId(0);
             }
-            self.learn(input.key, held.label.as_deref());
+            self.learn(session, input.key, held.label.as_deref());
             input.site = self.sites.id(held.site.as_deref());
             let (key, org, suspended) = (input.key, input.org, input.suspended);
             self.parts.engine.handle_input(Input::Register(input), now);
@@ -218,15 +202,18 @@ impl Driver {
                 }
             }
         }
-        tracing::info!(session = session.0, leases = known.len(), "leases registered");
+        if let Some(left_out) = self.session_log.allow(std::time::Instant::now()) {
+            tracing::info!(session = session.0, leases = known.len(), left_out, "leases registered");
+        }
         self.parts.checkpoint.hurry(now);
         self.send(session, id, &Reply::Registered { leases: known });
     }
 
-    fn learn(&mut self, key: Option<KeyId>, label: Option<&str>) {
+    fn learn(&mut self, session: SessionId, key: Option<KeyId>, label: Option<&str>) {
         if let (Some(key), Some(label)) = (key, label) {
-            let engine = &self.parts.engine;
-            self.labels.learn(key, label, |key| engine.is_active(key));
+            let (engine, sessions) = (&self.parts.engine, &self.sessions);
+            let is_connected = |session| sessions.get(&session).is_some_and(|state| state.outbox.is_some());
+            self.labels.learn(key, label, session, is_connected, |key| engine.is_active(key));
         }
     }
 

@@ -5,13 +5,12 @@
 //! A segment is a run of records, each a little-endian u32 length and as many bytes. A record cut short by a crash ends
 //! its segment for the reader.
 
+mod reader;
 mod writer;
 
-use self::writer::{Writer, segments};
-use crate::state::file::{self, Damage};
-use std::io;
-use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+pub use self::reader::{Segment, Segments, newest_first, oldest, read, records};
+use self::writer::Writer;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,9 +27,6 @@ const SPARE: usize = 2;
 
 /// Segments a full ring consists of: one in so many parts of the log is forgotten at once.
 const PARTS: u64 = 8;
-
-/// Longest record a reader believes in, in bytes.
-const LONGEST: usize = 16 * 1024 * 1024;
 
 /// The appending end.
 #[derive(Debug)]
@@ -99,6 +95,12 @@ impl Ring {
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.segment >= self.bound
+    }
+
+    /// Bytes after which a segment is full.
+    #[must_use]
+    pub fn segment_bytes(&self) -> u64 {
+        self.bound
     }
 
     /// Appends a record. It is on its way to the disk after [`Self::flush`].
@@ -194,78 +196,12 @@ impl Drop for Ring {
     }
 }
 
-/// The records of all segments in `folder`, oldest first; each segment's records together.
-///
-/// # Errors
-/// The folder or a segment cannot be read. A folder that is not there holds nothing.
-pub fn read(folder: &Path) -> io::Result<Vec<Vec<Vec<u8>>>> {
-    let mut all = Vec::new();
-    for (_, path) in segments(folder)? {
-        // A segment that is no file of ours is left out, as one that was cut short is.
-        all.extend(segment(&path)?.map(|bytes| records(&bytes)));
-    }
-    Ok(all)
-}
-
-/// Hands the records in `folder` to `each`, the newest first, until it wants no more. One segment is in memory at a time;
-/// one that the writer removes meanwhile is passed over.
-///
-/// # Errors
-/// The folder or a segment cannot be read. A folder that is not there holds nothing.
-pub fn newest_first(folder: &Path, mut each: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<()> {
-    for (_, path) in segments(folder)?.into_iter().rev() {
-        let Some(bytes) = segment(&path)? else { continue };
-        for record in records(&bytes).iter().rev() {
-            if each(record).is_break() {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The oldest record in `folder`.
-///
-/// # Errors
-/// As [`newest_first`].
-pub fn oldest(folder: &Path) -> io::Result<Option<Vec<u8>>> {
-    for (_, path) in segments(folder)? {
-        if let Some(first) = segment(&path)?.and_then(|bytes| records(&bytes).into_iter().next()) {
-            return Ok(Some(first));
-        }
-    }
-    Ok(None)
-}
-
-/// The content of a segment; `None` where it is gone or no file of ours.
-fn segment(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    match file::read(path, u64::MAX) {
-        Ok(bytes) => Ok(bytes),
-        Err(Damage::Unreadable(error)) => Err(error),
-        Err(damage) => {
-            tracing::warn!(path = %path.display(), "a segment of a log is not read: {damage}");
-            Ok(None)
-        }
-    }
-}
-
-/// The records of one segment's bytes, up to the first that is cut short.
-#[must_use]
-pub fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
-    let mut records = Vec::new();
-    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
-        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-        let Some((record, rest)) = (length <= LONGEST).then(|| rest.split_at_checked(length)).flatten() else { break };
-        records.push(record.to_vec());
-        bytes = rest;
-    }
-    records
-}
-
 #[cfg(test)]
 mod tests {
+    use super::writer::segments;
     use super::*;
     use std::fs;
+    use std::ops::ControlFlow;
 
     #[test]
     fn records_come_back_in_order_over_restarts() {

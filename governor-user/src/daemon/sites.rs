@@ -17,6 +17,8 @@ const OTHERS: SiteId = SiteId(BOUND + 1);
 #[derive(Debug, Default)]
 pub struct Sites {
     ids: BTreeMap<String, SiteId>,
+    /// The names in the order of their numbers.
+    order: Vec<String>,
 }
 
 impl Sites {
@@ -32,9 +34,22 @@ impl Sites {
         }
         let next = u16::try_from(self.ids.len()).ok().filter(|known| *known < BOUND).map(|known| SiteId(known + 1));
         match next {
-            Some(next) => *self.ids.entry(name).or_insert(next),
+            Some(next) => *self.ids.entry(name).or_insert_with_key(|name| {
+                self.order.push(name.clone());
+                next
+            }),
             None => self.ids.get(&name).copied().unwrap_or(OTHERS),
         }
+    }
+
+    /// The name of a number; `None` for requests that name no site.
+    #[must_use]
+    pub fn name(&self, id: SiteId) -> Option<String> {
+        if id == OTHERS {
+            return Some("other".to_owned());
+        }
+        let index = usize::from(id.0).checked_sub(1)?;
+        self.order.get(index).cloned()
     }
 
     /// The names by number; requests that name no site have none.

@@ -3,7 +3,7 @@
 
 use super::audit::{ITSELF, event};
 use super::clock;
-use super::driver::{Driver, Session};
+use super::driver::Driver;
 use governor_engine::id::SessionId;
 use governor_engine::io::Input;
 use governor_engine::time::{Duration, Instant};
@@ -13,10 +13,11 @@ use governor_engine::time::{Duration, Instant};
 pub(super) const COMPANY: Duration = Duration::from_millis(5);
 
 impl Driver {
-    /// Runs timers and tells sessions what changed.
+    /// Serves the sessions that wait for their turn, runs timers, and sends sessions what changed.
     pub fn tick(&mut self, now: Instant) {
         self.now = now;
         self.watchdog.feed(now);
+        self.serve_waiting(now);
         if self.parts.engine.poll_timeout().is_some_and(|at| at <= now) {
             self.parts.engine.handle_timeout(now);
             // A cool-down may be over, a lease too.
@@ -34,9 +35,10 @@ impl Driver {
         self.look_for_clients(now);
         self.deliver();
         self.forget_ended_sessions(now);
-        self.tell_limits();
+        self.publish_limits(now);
         self.show_page(now);
         self.send_queued();
+        self.record_running();
         self.flush(now);
         self.checkpoint(now);
     }
@@ -51,9 +53,17 @@ impl Driver {
             let left = Duration::from_secs(end.saturating_sub(clock::wall_seconds()));
             clock::now().after(left)
         });
-        let on_time = [self.parts.engine.poll_timeout(), bypass.flatten(), key, self.clients.due(), self.stop_by];
+        let on_time = [
+            self.parts.engine.poll_timeout(),
+            bypass.flatten(),
+            key,
+            self.clients.due(),
+            self.stop_by,
+            self.limits_due(),
+        ];
+        let steps = (self.parts.demand.opening().is_some() || self.walk.is_some()).then_some(self.now);
         let with_company =
-            [self.flush_by, self.parts.checkpoint.due(), self.page_due(), self.watchdog.due(), self.rates.due()];
+            [self.flush_by, self.parts.checkpoint.due(), self.page_due(), self.watchdog.due(), self.rates.due(), steps];
         let with_company = with_company.into_iter().flatten().min().map(|due| due.after(COMPANY));
         on_time.into_iter().chain([with_company]).flatten().min()
     }
@@ -97,11 +107,10 @@ impl Driver {
     /// A session without a connection is kept while it holds leases: they may still be handed over.
     fn forget_ended_sessions(&mut self, now: Instant) {
         let engine = &self.parts.engine;
-        let over = |id: &SessionId, session: &Session| session.outbox.is_none() && engine.leases_of(*id) == 0;
-        let ended: Vec<SessionId> =
-            self.sessions.iter().filter(|(id, session)| over(id, session)).map(|(id, _)| *id).collect();
+        let ended: Vec<SessionId> = self.lost.iter().copied().filter(|id| engine.leases_of(*id) == 0).collect();
         for session in ended {
             self.sessions.remove(&session);
+            self.lost.remove(&session);
             self.note_gone(session, now);
         }
     }

@@ -1,16 +1,22 @@
 //! One proxy's connection: whole frames for the driver, and the replies that it could not write itself. A stream that cannot be cut into frames ends it.
 //! Knows no engine, and nothing of what frames say.
 
+use super::census::Place;
 use super::descriptor;
-use super::outbox::{Batch, Drain, End};
+use super::gate::Gate;
+use super::outbox::{Batch, Drain, End, Unread};
 use super::peer::{ExitWatch, Peer};
 use crate::daemon::messages::Message;
 use bytes::BytesMut;
+use governor_common::wire::codec;
 use governor_common::wire::error::FrameError;
 use governor_common::wire::frame;
+use governor_common::wire::reply::{ErrorCode, Reply};
+use governor_common::wire::request::Request;
 use governor_common::wire::socket::Socket;
 use governor_engine::id::SessionId;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
@@ -22,6 +28,15 @@ const CHUNK: usize = 16 * 1024;
 
 /// Bytes there is room for in what was read and is no whole frame yet: most reads are shorter.
 const LEAST: usize = 4 * 1024;
+
+/// A connection says `Hello` within this, or is closed.
+const HELLO_WITHIN: Duration = Duration::from_secs(5);
+
+/// Bytes of the first frame at most; `Hello` needs fewer than 300.
+const LONGEST_HELLO: usize = 4 * 1024;
+
+/// Bytes read at once before `Hello`.
+const FIRST: usize = 512;
 
 /// How a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -43,9 +58,15 @@ enum Ended {
 }
 
 /// Serves one connection to its end, then watches the peer's process for as long as its leases may outlive the
-/// connection.
-pub async fn serve(stream: UnixStream, session: SessionId, peer: Peer, driver: Sender<Message>) {
-    let exit = ExitWatch::of(&peer);
+/// connection. Before `Hello` nothing of it is kept but its descriptor.
+pub async fn serve(
+    stream: UnixStream,
+    session: SessionId,
+    peer: Peer,
+    place: Place,
+    unread: Unread,
+    driver: Sender<Message>,
+) {
     let socket = match stream.into_std().and_then(Socket::new) {
         Ok(socket) => Arc::new(socket),
         Err(error) => {
@@ -53,13 +74,27 @@ pub async fn serve(stream: UnixStream, session: SessionId, peer: Peer, driver: S
             return;
         }
     };
-    let (outbox, drain) = super::outbox::channel(Arc::clone(&socket));
+    let read = match tokio::time::timeout(HELLO_WITHIN, hello(&socket)).await {
+        Ok(Ok(read)) => read,
+        Ok(Err(refusal)) => {
+            // The connection ends anyway: a peer without room for the reason does not get it.
+            drop(socket.try_write(&refusal));
+            return;
+        }
+        Err(_late) => {
+            drop(socket.try_write(&handshake_error(0, "no Hello came in time")));
+            return;
+        }
+    };
+    let exit = ExitWatch::of(&peer);
+    let (outbox, drain) = super::outbox::channel(Arc::clone(&socket), unread);
+    let gate = outbox.gate().clone();
     if driver.send(Message::Opened { session, peer, outbox }).await.is_err() {
         return;
     }
     // What is read wakes a task that looks at nothing else.
     let mut reader = JoinSet::new();
-    reader.spawn(read(Arc::clone(&socket), session, driver.clone()));
+    reader.spawn(self::read(Arc::clone(&socket), session, read, gate, driver.clone()));
     let ended = tokio::select! {
         Some(ended) = reader.join_next() => ended.unwrap_or(Ended::Panicked),
         ended = write(&socket, &drain) => ended,
@@ -69,10 +104,10 @@ pub async fn serve(stream: UnixStream, session: SessionId, peer: Peer, driver: S
     reader.shutdown().await;
     // The driver lets go of the socket when it hears of the end.
     drop((socket, drain));
-    tracing::info!(session = session.0, pid = peer.pid, reason = %ended, "session ended");
+    tracing::debug!(session = session.0, pid = peer.pid, reason = %ended, "connection ended");
     // The process may only have lost its connection: its leases stay for the grace, or until it is seen to exit.
     let (grace, told) = oneshot::channel();
-    if driver.send(Message::Lost { session, grace }).await.is_err() {
+    if driver.send(Message::Lost { session, why: ended.to_string(), grace }).await.is_err() {
         return;
     }
     let Ok(grace) = told.await else { return };
@@ -80,21 +115,68 @@ pub async fn serve(stream: UnixStream, session: SessionId, peer: Peer, driver: S
         // A driver that is gone has no leases to free.
         drop(driver.send(Message::Gone { session }).await);
     }
+    // Counted until here: what is watched costs a descriptor.
+    drop(place);
 }
 
-async fn read(socket: Arc<Socket>, session: SessionId, driver: Sender<Message>) -> Ended {
-    let mut chunk = vec![0; CHUNK];
-    let mut buffer = BytesMut::with_capacity(CHUNK);
+/// Reads until the first frame is there and is `Hello`; gives back all that was read.
+///
+/// # Errors
+/// It is another frame, or none: the bytes to end the connection with, which may be none.
+async fn hello(socket: &Socket) -> Result<BytesMut, BytesMut> {
+    let mut read = BytesMut::new();
+    let mut chunk = [0; FIRST];
     loop {
         match socket.read(&mut chunk).await {
-            Ok(0) => return Ended::ByPeer,
-            Ok(count) => buffer.extend_from_slice(chunk.get(..count).unwrap_or_default()),
-            Err(error) => return error.into(),
+            Ok(0) | Err(_) => return Err(BytesMut::new()),
+            Ok(count) => read.extend_from_slice(chunk.get(..count).unwrap_or_default()),
         }
+        match frame::next_frame(&mut &read[..]) {
+            Ok(None) if read.len() < LONGEST_HELLO => {}
+            Ok(None) => return Err(handshake_error(0, "the first frame is too long for Hello")),
+            Err(error) => return Err(handshake_error(0, &error.to_string())),
+            Ok(Some(first)) => {
+                return match codec::read_request::<&str>(first) {
+                    Ok(Request::Hello(_)) => Ok(read),
+                    Ok(_) => Err(handshake_error(first.request, "the first frame must be Hello")),
+                    Err(error) => Err(error_frame(first.request, error.code(), &error.to_string())),
+                };
+            }
+        }
+    }
+}
+
+fn handshake_error(request: u32, message: &str) -> BytesMut {
+    error_frame(request, ErrorCode::Handshake, message)
+}
+
+fn error_frame(request: u32, code: ErrorCode, message: &str) -> BytesMut {
+    let mut bytes = BytesMut::new();
+    let reply = Reply::Error { code, message: message.to_owned() };
+    let encoded = codec::encode_reply(&reply, request, &mut bytes);
+    debug_assert!(encoded.is_ok(), "a short text fits a frame");
+    bytes
+}
+
+async fn read(
+    socket: Arc<Socket>,
+    session: SessionId,
+    mut buffer: BytesMut,
+    gate: Gate,
+    driver: Sender<Message>,
+) -> Ended {
+    let mut chunk = vec![0; CHUNK];
+    loop {
         let (whole, end) = frame::whole_frames(&buffer);
-        let frames = buffer.split_to(whole).freeze();
-        if whole > 0 && !tell(&driver, Message::Frames { session, frames }).await {
-            return Ended::NoDriver;
+        if whole > 0 {
+            let frames = buffer.split_to(whole).freeze();
+            let must_wait = gate.enter(whole);
+            if !tell(&driver, Message::Frames { session, frames }).await {
+                return Ended::NoDriver;
+            }
+            if must_wait {
+                gate.room().await;
+            }
         }
         if let Some(error) = end {
             return error.into();
@@ -102,6 +184,11 @@ async fn read(socket: Arc<Socket>, session: SessionId, driver: Sender<Message>) 
         // What the driver was given is free again when it has looked at it, and then used again.
         if buffer.capacity() - buffer.len() < LEAST {
             buffer.reserve(CHUNK);
+        }
+        match socket.read(&mut chunk).await {
+            Ok(0) => return Ended::ByPeer,
+            Ok(count) => buffer.extend_from_slice(chunk.get(..count).unwrap_or_default()),
+            Err(error) => return error.into(),
         }
     }
 }

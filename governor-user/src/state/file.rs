@@ -57,7 +57,10 @@ pub fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>, Damage> {
 }
 
 /// Opens a regular file of ours for reading; `None` where there is none.
-fn open(path: &Path) -> Result<Option<File>, Damage> {
+///
+/// # Errors
+/// See [`Damage`].
+pub fn open(path: &Path) -> Result<Option<File>, Damage> {
     // NONBLOCK: the open of a FIFO without a writer would wait for one.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {

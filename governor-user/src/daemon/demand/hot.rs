@@ -9,6 +9,7 @@
 //! | 2 granted | t u64, session u64, request u32, lease u64 |
 //! | 3 ended | t u64, leases u64 each |
 //! | 4 asked and granted | lease u64, then as asked |
+//! | 5 running | lease u64, then as asked, with request 0: a lease that ran when its segment began |
 
 use super::super::ring::Ring;
 use super::super::translate;
@@ -16,12 +17,14 @@ use super::Fact;
 use governor_common::wire::KeyHash;
 use governor_engine::id::{LeaseId, RequestId, SessionId};
 use governor_engine::io::Acquire;
+use governor_engine::snapshot::LeaseView;
 use governor_engine::time::Instant;
 
 const ASKED: u8 = 1;
 const GRANTED: u8 = 2;
 const ENDED: u8 = 3;
 const RAN: u8 = 4;
+const RUNNING: u8 = 5;
 
 const HAS_KEY: u8 = 1;
 const HAS_ORG: u8 = 2;
@@ -51,6 +54,24 @@ struct Asked {
     key: Option<KeyHash>,
     org: Option<KeyHash>,
     wait: Option<u32>,
+}
+
+impl Asked {
+    fn write(&self, out: &mut Vec<u8>, at: Instant, pool: &str) {
+        out.extend_from_slice(&at.0.to_le_bytes());
+        out.extend_from_slice(&self.session.0.to_le_bytes());
+        out.extend_from_slice(&self.request.0.to_le_bytes());
+        let has = |there: bool, bit: u8| if there { bit } else { 0 };
+        let (key, org, wait) = (self.key, self.org, self.wait);
+        out.push(has(key.is_some(), HAS_KEY) | has(org.is_some(), HAS_ORG) | has(wait.is_some(), HAS_WAIT));
+        for hash in [key, org].into_iter().flatten() {
+            out.extend_from_slice(&hash.0);
+        }
+        if let Some(wait) = wait {
+            out.extend_from_slice(&wait.to_le_bytes());
+        }
+        out.extend_from_slice(pool.as_bytes());
+    }
 }
 
 impl Hot {
@@ -105,6 +126,23 @@ impl Hot {
         self.ended.push(lease);
     }
 
+    /// A lease of this pool ran when the segment began, at `opened`.
+    pub(super) fn running(&mut self, ring: &mut Ring, lease: &LeaseView, pool: &str, opened: Instant) {
+        self.settle(ring);
+        let asked = Asked {
+            session: lease.session,
+            request: RequestId(0),
+            key: lease.key.map(translate::hash),
+            org: lease.org.map(translate::org_hash),
+            wait: None,
+        };
+        ring.append_with(LONGEST, |out| {
+            out.push(RUNNING);
+            out.extend_from_slice(&lease.lease.0.to_le_bytes());
+            asked.write(out, opened, pool);
+        });
+    }
+
     /// Writes what waits: something else is to be written after it, or nothing.
     pub(super) fn settle(&mut self, ring: &mut Ring) {
         self.write_ended(ring);
@@ -126,19 +164,7 @@ impl Hot {
             if let Some(lease) = lease {
                 out.extend_from_slice(&lease.0.to_le_bytes());
             }
-            out.extend_from_slice(&self.at.0.to_le_bytes());
-            out.extend_from_slice(&asked.session.0.to_le_bytes());
-            out.extend_from_slice(&asked.request.0.to_le_bytes());
-            let has = |there: bool, bit: u8| if there { bit } else { 0 };
-            let (key, org, wait) = (asked.key, asked.org, asked.wait);
-            out.push(has(key.is_some(), HAS_KEY) | has(org.is_some(), HAS_ORG) | has(wait.is_some(), HAS_WAIT));
-            for hash in [key, org].into_iter().flatten() {
-                out.extend_from_slice(&hash.0);
-            }
-            if let Some(wait) = wait {
-                out.extend_from_slice(&wait.to_le_bytes());
-            }
-            out.extend_from_slice(self.pool.as_bytes());
+            asked.write(out, self.at, &self.pool);
         });
     }
 
@@ -177,6 +203,12 @@ pub(super) fn facts(record: &[u8]) -> Option<Vec<Fact>> {
             let l = long(rest)?;
             let (fact, t, s, r) = asked(rest)?;
             Some(vec![fact, Fact::Granted { t, s, r, l }])
+        }
+        RUNNING => {
+            let l = long(rest)?;
+            let (fact, ..) = asked(rest)?;
+            let Fact::Asked { t, s, p, k, g, .. } = fact else { return None };
+            Some(vec![Fact::Running { t, s, l, p, k, g }])
         }
         _ => None,
     }
@@ -240,7 +272,9 @@ mod tests {
     fn sorted(facts: Vec<Fact>) -> Vec<(u64, String)> {
         let at = |fact: &Fact| match fact {
             Fact::Asked { t, .. } | Fact::Granted { t, .. } | Fact::Ended { t, .. } => *t,
-            Fact::Opened { .. } | Fact::Held { .. } | Fact::Gone { .. } => unreachable!("not written here"),
+            Fact::Opened { .. } | Fact::Running { .. } | Fact::Held { .. } | Fact::Gone { .. } => {
+                unreachable!("not written here")
+            }
         };
         let mut all: Vec<_> = facts.iter().map(|fact| (at(fact), format!("{fact:?}"))).collect();
         assert!(all.is_sorted_by_key(|(at, _)| *at), "time does not go back: {all:?}");
@@ -291,7 +325,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_are_taken_for_more_than_they_are(record in prop::collection::vec(any::<u8>(), 0..80), kind in 0..6_u8) {
+        fn no_bytes_are_taken_for_more_than_they_are(record in prop::collection::vec(any::<u8>(), 0..80), kind in 0..7_u8) {
             drop(facts(&record));
             drop(facts(&[&[kind], &record[..]].concat()));
         }

@@ -1,0 +1,208 @@
+//! Turns between sessions, by the driver alone and without a clock: how many frames of a session that floods are handled
+//! between two of another.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
+
+use bytes::{Bytes, BytesMut};
+use governor_common::wire::codec::{encode_request, parse_reply};
+use governor_common::wire::frame::decode_frame;
+use governor_common::wire::reply::Reply;
+use governor_common::wire::request::{Acquire, HeldLease, Hello, Request};
+use governor_common::wire::socket::Socket;
+use governor_common::wire::{KeyHash, VERSION};
+use governor_engine::Engine;
+use governor_engine::id::SessionId;
+use governor_engine::time::{Duration, Instant};
+use governor_user::config::Base;
+use governor_user::daemon::archive::Archive;
+use governor_user::daemon::audit::Audit;
+use governor_user::daemon::bypass::Bypass;
+use governor_user::daemon::checkpoint::Checkpoint;
+use governor_user::daemon::demand::{Demand, Fact, recorded};
+use governor_user::daemon::driver::{Driver, Parts};
+use governor_user::daemon::key_overrides::KeyOverrides;
+use governor_user::daemon::messages::Message;
+use governor_user::daemon::turns::FRAMES_PER_TURN;
+use governor_user::metrics::Recorder;
+use governor_user::proxy::outbox;
+use governor_user::proxy::peer::Peer;
+use governor_user::state::StateDir;
+use std::io::{ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot, watch};
+
+const CONFIG: &str = "[node]\ncap = 0\n[pools.chat.members.a]\nslots = 5000\nreserve = 0\n";
+const NOW: Instant = Instant(1_000_000_000);
+
+fn driver(folder: &Path, record: u64) -> Driver {
+    let config = Base::of_text("", CONFIG, std::iter::empty()).unwrap().resolve(&[]).unwrap().config;
+    let state = StateDir::open(folder).unwrap();
+    let parts = Parts {
+        engine: Engine::new(config.policy.clone(), 1).unwrap(),
+        epoch: 1,
+        bypass: Bypass::load(&state),
+        key_overrides: KeyOverrides::load(&state),
+        archive: Archive::open(folder),
+        audit: Audit::open(folder),
+        demand: Demand::open(folder, record),
+        overload: config.overload,
+        loads: watch::channel(Arc::default()).0,
+        policy: config.policy,
+        recorder: Recorder::default(),
+        page: None,
+        closings: None,
+        former: Vec::new(),
+        checkpoint: Checkpoint::open(&state),
+    };
+    Driver::new(parts, mpsc::channel(1).0.downgrade(), NOW)
+}
+
+fn frames(requests: impl IntoIterator<Item = Request>) -> Bytes {
+    let mut frames = BytesMut::new();
+    for (id, request) in (1..).zip(requests) {
+        encode_request(&request, id, &mut frames).unwrap();
+    }
+    frames.freeze()
+}
+
+/// A proxy that has greeted.
+fn open(driver: &mut Driver, session: SessionId) -> UnixStream {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let (outbox, _) = outbox::channel(Arc::new(Socket::new(ours).unwrap()), outbox::Unread::default());
+    let peer = Peer { pid: None, uid: 0, gid: 0, started: None };
+    driver.handle(Message::Opened { session, peer, outbox }, NOW);
+    let hello = Request::Hello(Hello { version: VERSION, name: "proxy".to_owned(), resume: None });
+    driver.handle(Message::Frames { session, frames: frames([hello]) }, NOW);
+    driver.tick(NOW);
+    replies(&theirs);
+    theirs
+}
+
+/// What there is to read.
+fn replies(mut proxy: &UnixStream) -> Vec<Reply> {
+    let mut all = Vec::new();
+    // The daemon may have closed it.
+    if let Err(error) = proxy.read_to_end(&mut all) {
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    }
+    let mut bytes = BytesMut::from(&all[..]);
+    std::iter::from_fn(|| Some(parse_reply(&decode_frame(&mut bytes).unwrap()?).unwrap())).collect()
+}
+
+fn pongs(proxy: &UnixStream) -> usize {
+    replies(proxy).into_iter().filter(|reply| *reply == Reply::Pong).count()
+}
+
+fn pings(count: usize) -> Bytes {
+    frames(std::iter::repeat_n(Request::Ping, count))
+}
+
+/// Runs what needs the runtime's event loop.
+fn within(run: impl FnOnce(&Path)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let _within = runtime.enter();
+    run(tempfile::tempdir().unwrap().path());
+}
+
+#[test]
+fn a_flood_is_handled_in_turns_with_the_others() {
+    within(|folder| {
+        let mut driver = driver(folder, 0);
+        let (flooder, other) = (SessionId(1), SessionId(2));
+        let (flooding, calm) = (open(&mut driver, flooder), open(&mut driver, other));
+        const FLOOD: usize = 1000;
+        driver.handle(Message::Frames { session: flooder, frames: pings(FLOOD) }, NOW);
+        let mut answered = 0;
+        let mut most = 0;
+        while answered < FLOOD {
+            driver.handle(Message::Frames { session: other, frames: pings(1) }, NOW);
+            driver.tick(NOW);
+            assert_eq!(pongs(&calm), 1, "the other session is answered in every iteration");
+            let between = pongs(&flooding);
+            assert!(between > 0, "the flooding session is served as well");
+            (most, answered) = (most.max(between), answered + between);
+        }
+        assert_eq!(answered, FLOOD);
+        // Its turn when the flood came, and the first turn of the next iteration.
+        let bound = usize::try_from(2 * FRAMES_PER_TURN).unwrap();
+        assert!(most <= bound, "{most} frames between two of another session");
+    });
+}
+
+#[test]
+fn what_was_sent_before_a_close_is_handled_first() {
+    within(|folder| {
+        let mut driver = driver(folder, 0);
+        let session = SessionId(1);
+        let proxy = open(&mut driver, session);
+        let asked = 300;
+        let acquire = || Request::Acquire(Acquire { pool: "chat".to_owned(), ..Acquire::default() });
+        driver.handle(Message::Frames { session, frames: frames((0..asked).map(|_| acquire())) }, NOW);
+        let (grace, mut told) = oneshot::channel();
+        driver.handle(Message::Lost { session, why: "test".to_owned(), grace }, NOW);
+        assert!(told.try_recv().is_err(), "frames wait for their turn");
+        let granted = (0..10).fold(0, |granted, _| {
+            driver.tick(NOW);
+            granted + replies(&proxy).into_iter().filter(|reply| matches!(reply, Reply::Grant(_))).count()
+        });
+        assert!(granted >= 256, "{granted} of {asked} were answered before the connection was let go");
+        assert!(told.try_recv().unwrap() > Duration::ZERO, "it holds leases");
+    });
+}
+
+#[test]
+fn a_session_without_leases_is_not_watched_after_its_end() {
+    within(|folder| {
+        let mut driver = driver(folder, 0);
+        let session = SessionId(1);
+        let _proxy = open(&mut driver, session);
+        let (grace, mut told) = oneshot::channel();
+        driver.handle(Message::Lost { session, why: "test".to_owned(), grace }, NOW);
+        assert_eq!(told.try_recv().unwrap(), Duration::ZERO);
+    });
+}
+
+#[test]
+fn recording_many_leases_takes_bounded_work_and_room() {
+    within(|folder| {
+        const LEASES: u64 = 4000;
+        // A segment is 128 KiB; all that runs would fill two.
+        let mut driver = driver(folder, 1 << 20);
+        let session = SessionId(1);
+        let proxy = open(&mut driver, session);
+        for first in (1..=LEASES).step_by(500) {
+            let lease = |n: u64| HeldLease {
+                lease: n,
+                pool: "chat".to_owned(),
+                key: Some(KeyHash(u128::from(n).to_be_bytes())),
+                ..HeldLease::default()
+            };
+            let leases = (first..first + 500).map(lease).collect();
+            driver.handle(Message::Frames { session, frames: frames([Request::Register { leases }]) }, NOW);
+            driver.tick(NOW);
+        }
+        let later = |n: u64| NOW.after(Duration::from_millis(250 * n));
+        let mut ids = 0;
+        for n in 1..400 {
+            let acquire = Request::Acquire(Acquire { pool: "chat".to_owned(), ..Acquire::default() });
+            driver.handle(Message::Frames { session, frames: frames([acquire]) }, later(n));
+            driver.tick(later(n));
+            ids += replies(&proxy).len();
+        }
+        assert!(ids > 0);
+        drop(driver);
+        let segments = recorded(folder).unwrap();
+        let running = |facts: &Vec<Fact>| facts.iter().filter(|fact| matches!(fact, Fact::Running { .. })).count();
+        let facts: usize = segments.iter().map(Vec::len).sum();
+        // As many as there were: the old opening was written once more for each.
+        assert!(segments.len() <= 8, "{} segments", segments.len());
+        assert!(facts < 3 * usize::try_from(LEASES).unwrap(), "{facts} facts");
+        for segment in &segments {
+            let bytes = running(segment) * 60;
+            assert!(bytes <= (1 << 20) / 8 / 2, "{} running leases take more than half a segment", running(segment));
+        }
+    });
+}
