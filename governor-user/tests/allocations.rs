@@ -24,8 +24,10 @@ use governor_user::daemon::audit::Audit;
 use governor_user::daemon::bypass::Bypass;
 use governor_user::daemon::checkpoint::Checkpoint;
 use governor_user::daemon::demand::Demand;
+use governor_user::daemon::drain::Drain;
 use governor_user::daemon::driver::{Driver, Parts};
 use governor_user::daemon::key_overrides::KeyOverrides;
+use governor_user::daemon::members::levers::MemberLevers;
 use governor_user::daemon::messages::Message;
 use governor_user::metrics::Recorder;
 use governor_user::proxy::outbox;
@@ -56,6 +58,8 @@ fn driver(folder: &Path) -> Driver {
         epoch: 1,
         bypass: Bypass::load(&state),
         key_overrides: KeyOverrides::load(&state),
+        member_levers: MemberLevers::load(&state),
+        drain: Drain::load(&state),
         archive: Archive::open(folder),
         audit: Audit::open(folder),
         demand: Demand::open(folder, 1 << 26),

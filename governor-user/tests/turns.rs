@@ -19,8 +19,10 @@ use governor_user::daemon::audit::Audit;
 use governor_user::daemon::bypass::Bypass;
 use governor_user::daemon::checkpoint::Checkpoint;
 use governor_user::daemon::demand::{Demand, Fact, recorded};
+use governor_user::daemon::drain::Drain;
 use governor_user::daemon::driver::{Driver, Parts};
 use governor_user::daemon::key_overrides::KeyOverrides;
+use governor_user::daemon::members::levers::MemberLevers;
 use governor_user::daemon::messages::Message;
 use governor_user::daemon::turns::FRAMES_PER_TURN;
 use governor_user::metrics::Recorder;
@@ -44,6 +46,8 @@ fn driver(folder: &Path, record: u64) -> Driver {
         epoch: 1,
         bypass: Bypass::load(&state),
         key_overrides: KeyOverrides::load(&state),
+        member_levers: MemberLevers::load(&state),
+        drain: Drain::load(&state),
         archive: Archive::open(folder),
         audit: Audit::open(folder),
         demand: Demand::open(folder, record),

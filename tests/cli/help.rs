@@ -25,6 +25,8 @@ fn help_lists_every_subcommand_and_the_exit_codes() {
       cgroups      Open connections per cgroup
       namespaces   What each network namespace drops and why
       pools        Pools of upstream capacity, the longest parked wait first
+      members      Upstream members of each pool, the troubled ones first
+      member       Take a member out, put it back, or end its cool-down; kept across restarts
       keys         Keys with anything in flight or parked, the heaviest first
       key          Cap, weigh, guarantee or suspend one key at run time; without a key, list what is
                    set. What is not named stays
@@ -37,6 +39,8 @@ fn help_lists_every_subcommand_and_the_exit_codes() {
       set          Set a value at run time, over file and environment; kept across restarts
       unset        Remove what `set` set
       bypass       Let every request pass at once, counted
+      drain        Refuse new requests and let what runs end, e.g. before maintenance; kept across
+                   restarts
       tune         Backlogs that the tuner raised or leaves alone, and what it did
       config       The settings in effect
       reload       Read the configuration again; an invalid one changes nothing (exit code 1)

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod help;
+mod levers;
 mod operations;
 mod output;
 mod readme;

@@ -116,7 +116,7 @@ async fn a_dead_upstream_is_a_problem() {
     has_problem(&daemon, "pool chat");
     insta::assert_snapshot!(transcript(&daemon, "no listener"), @"
     governord  0.1.0, pid PID, up TIME
-    PROBLEM  pool chat: the upstream has failed for N s: 1 of 2 members of the pool chat are cooling, and the one kept in use fails too; see: governorctl pools --members
+    PROBLEM  pool chat: the upstream has failed for N s: 1 of 2 members of the pool chat are cooling, and the one kept in use fails too; see: governorctl members
     level  normal, pressure 0 ‰
     bypass  off
     node  1 counted requests, cap 1000; 0 parked, at most 500

@@ -17,7 +17,7 @@ fn the_sentence_names_the_socket_the_reason_and_the_remedy() {
     let folder = TempDir::new().unwrap();
     let socket = folder.path().join("control.sock");
     insta::assert_snapshot!(transcript(&socket, &["status"]), @"
-    governorctl: cannot reach governord at FOLDER/control.sock: there is no such socket; start governord (systemctl start governord), or name its socket with --socket
+    governorctl: cannot reach governord at FOLDER/control.sock: there is no such socket; start governord (systemctl start governord), or name its socket with --socket; if it runs and the file was removed, systemctl kill --signal=HUP --kill-whom=main governord makes it again
     (exit code 3)
     ");
     drop(UnixListener::bind(&socket).unwrap());

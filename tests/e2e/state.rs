@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::daemon::{Daemon, Setup};
 
-const FILES: [&str; 6] = ["bypass.json", "epoch", "keys.json", "leases.json", "overrides.json", "tuner.json"];
+const FILES: [&str; 8] =
+    ["bypass.json", "drain.json", "epoch", "keys.json", "leases.json", "members.json", "overrides.json", "tuner.json"];
 
 /// A user that no file of the tests belongs to.
 const STRANGER: u32 = 65533;

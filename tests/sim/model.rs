@@ -48,6 +48,7 @@ pub(crate) struct Model {
     leases: Vec<Lease>,
     parked: Vec<Parked>,
     bypass: bool,
+    draining: bool,
     epoch: u64,
     next_lease: u64,
     next_decision: u64,
@@ -75,6 +76,9 @@ struct Member {
     present: bool,
     rate_limited: Option<Instant>,
     overloaded: Option<Instant>,
+    /// An operator's cool-down and drain.
+    ordered: Option<Instant>,
+    drained: bool,
 }
 
 /// The identity of a request below its org.
@@ -229,6 +233,7 @@ impl Model {
             leases: vec![],
             parked: vec![],
             bypass: false,
+            draining: false,
             epoch,
             next_lease: 1,
             revoked: vec![],

@@ -165,7 +165,7 @@ fn test(suite: Suite, report: &mut Report) {
     match suite {
         Suite::Lint => {}
         Suite::Unit => {
-            let targets = ["cases", "client", "max_min", "allocations", "log", "recordings", "fuzz"];
+            let targets = ["cases", "client", "max_min", "allocations", "log", "turns", "recordings", "fuzz"];
             let mut own = vec!["--lib", "--bins", "--examples"];
             own.extend(targets.iter().flat_map(|target| ["--test", target]));
             own.extend(["--", "--skip", "tidy::"]);

@@ -24,6 +24,8 @@ const COOL_DOWN: Duration = Duration::from_secs(10);
 
 /// Members that are remembered at most: more than a daemon's configuration may have.
 const MOST_MEMBERS: usize = 65_536;
+/// The longest cool-down that the fallback keeps, whatever reset a member names: the daemon's own default.
+const LONGEST_COOL_DOWN: Duration = Duration::from_secs(600);
 
 /// The fallback's memory and the counts it decides on.
 #[derive(Debug)]
@@ -106,7 +108,9 @@ impl LocalShare {
     /// Remembers what a member answered, so that it is avoided while nobody else can tell.
     pub(crate) fn report(&mut self, report: &MemberReport, now: Instant) {
         let until = match report.state {
-            MemberNews::RateLimited { reset_ms: Some(ms) } => Some(now + Duration::from_millis(ms.into())),
+            MemberNews::RateLimited { reset_ms: Some(ms) } => {
+                Some(now + Duration::from_millis(ms.into()).min(LONGEST_COOL_DOWN))
+            }
             MemberNews::RateLimited { reset_ms: None } | MemberNews::Overloaded => Some(now + COOL_DOWN),
             MemberNews::Up => None,
         };

@@ -69,6 +69,10 @@ impl Engine {
 
     /// Answers a request for a slot, or lets it wait.
     pub(crate) fn decide(&mut self, ask: Ask) {
+        // A child frees the slot of its parent sooner.
+        if self.draining && ask.door != Door::Child {
+            return self.shed(ask, Self::draining_refusal());
+        }
         if self.bypass {
             return self.let_pass(ask);
         }
@@ -88,6 +92,11 @@ impl Engine {
         }
         recorded = recorded || self.observe_share(&ask);
         self.answer(ask, recorded);
+    }
+
+    /// What a new request is answered while an operator drains the node.
+    pub(crate) fn draining_refusal() -> Refusal {
+        Refusal::new(Reason::Draining, Origin::Node, 529)
     }
 
     /// The last steps: share, then slots.
@@ -189,6 +198,8 @@ impl Engine {
                 Refusal { limit, ..Refusal::new(Reason::SubCapacity, Origin::Pool, exhausted) }
             }
             Obstacle::AllCooling(back) => {
+                // An operator may order more; the order may end any time.
+                let back = back.min(self.now.after(pool.policy.max_cooldown));
                 Refusal { back: Some(back), ..Refusal::new(Reason::AllCooling, Origin::Upstream, 429) }
             }
             Obstacle::Exhausted => Refusal::new(Reason::PoolExhausted, Origin::Pool, exhausted),

@@ -121,6 +121,8 @@ pub struct Engine {
     pub(crate) suspended: u32,
     pub(crate) level: Level,
     pub(crate) bypass: bool,
+    /// An operator drains the node.
+    pub(crate) draining: bool,
     pub(crate) exempt: u64,
     pub(crate) drain: DrainMeter,
     pub(crate) queue: VirtualQueue,
@@ -171,6 +173,7 @@ impl Engine {
             suspended: 0,
             level: Level::Normal,
             bypass: false,
+            draining: false,
             exempt: 0,
             drain: DrainMeter::default(),
             queue: VirtualQueue::default(),
@@ -203,6 +206,7 @@ impl Engine {
             Input::Renew { session, lease, idle } => self.renew(session, lease, idle),
             Input::Move { session, request, lease } => self.relocate(session, request, lease),
             Input::MemberReport { pool, member, news } => self.hear(pool, member, news),
+            Input::MemberOrder { pool, member, order } => self.order_member(pool, member, order),
             Input::Register(held) => self.register(held),
             Input::SessionLost { session } => self.lose_session(session),
             Input::SessionGone { session } => self.end_session(session),
@@ -214,6 +218,7 @@ impl Engine {
             Input::TierIs { session, org, class, ttl } => self.learn_tier(session, org, class, ttl),
             Input::Override { key, with } => self.override_key(key, with),
             Input::Bypass { on } => self.set_bypass(on),
+            Input::Drain { on } => self.set_draining(on),
             Input::PolicyChanged(policy) => self.change_policy(*policy),
         }
         self.settle();

@@ -209,6 +209,7 @@ impl Engine {
             assert!(ask.door != Door::Child, "a child never waits");
             let suspended = ask.holder.key.is_some_and(|key| self.parties.get(key).entitled.suspended);
             assert!(!suspended || ask.moves(), "nobody waits whose key is suspended");
+            assert!(!self.draining || ask.moves(), "nothing new waits while the node is drained");
             moves += u32::from(ask.moves());
         }
         assert_eq!(self.parked_moves, moves, "parked requests that hold a lease");

@@ -7,7 +7,7 @@ mod request;
 
 pub use decision::{Decision, Numbers, Origin, Outcome, Reason};
 pub use output::{Grant, Output, RejectReason, RevokeReason};
-pub use request::{Acquire, Held, Kind, Level, MemberNews, Parent, Priority, Work};
+pub use request::{Acquire, Held, Kind, Level, MemberNews, MemberOrder, Parent, Priority, Work};
 
 use crate::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId};
 use crate::policy::{Override, Policy};
@@ -67,6 +67,16 @@ pub enum Input {
         member: MemberId,
         /// The news.
         news: MemberNews,
+    },
+    /// An operator's order for a member, in effect at once for what waits and comes; what runs goes on. Survives
+    /// `PolicyChanged`, also where the member leaves and comes back.
+    MemberOrder {
+        /// The pool.
+        pool: PoolId,
+        /// The member.
+        member: MemberId,
+        /// The order.
+        order: MemberOrder,
     },
     /// A lease held before a reconnect or a restart of the daemon. Adopted under its own id when it is live and its
     /// session is lost, else entered anew (it may exceed capacity; then nothing is granted until it fits). Answered by
@@ -153,6 +163,13 @@ pub enum Input {
     },
     /// Every `Acquire` passes at once, counted (C7).
     Bypass {
+        /// On or off.
+        on: bool,
+    },
+    /// An operator drains the node (C7): new requests, re-attached and resumed ones included, are refused with
+    /// [`Reason::Draining`], those that wait at once, whether bypass is on or not. What runs goes on: moves, hops and
+    /// children of running leases are served as ever.
+    Drain {
         /// On or off.
         on: bool,
     },

@@ -22,7 +22,7 @@ pub(crate) enum Obstacle {
     SubCapacity,
     /// No candidate has a slot.
     Exhausted,
-    /// Every candidate cools after a 429; the first is back then.
+    /// Every candidate cools after a 429 or by order; the first is back then.
     AllCooling(Instant),
 }
 
@@ -175,11 +175,11 @@ impl Pool {
         least.map(|(_, _, id)| id)
     }
 
-    /// When the first candidate is back, if all that could take requests cool after a 429.
+    /// When the first candidate is back, if all that could take requests cool after a 429 or by order.
     fn all_cooling(&self, set: &CandidateSet) -> Option<Instant> {
         let mut earliest: Option<Instant> = None;
         for member in set.members.iter().map(|id| &self.members[id.index()]).filter(|member| member.usable()) {
-            member.rate_limited_until().filter(|_| !member.open)?;
+            member.refusing_until().filter(|_| !member.open)?;
             let back = member.cooling_until()?;
             earliest = Some(earliest.map_or(back, |earliest| earliest.min(back)));
         }

@@ -4,7 +4,7 @@
 use crate::engine::Engine;
 use crate::heap::Place;
 use crate::id::{LeaseId, MemberId, PoolId, SessionId, SiteId, TrafficId};
-use crate::io::{Kind, MemberNews, Output, Priority, RejectReason, RevokeReason};
+use crate::io::{Kind, MemberNews, MemberOrder, Output, Priority, RejectReason, RevokeReason};
 use crate::party::Holder;
 use crate::pool::Seat;
 use crate::set::SetId;
@@ -236,6 +236,13 @@ impl Engine {
         let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
         let Some(known) = self.pools.get_mut(pool.index()) else { return };
         known.hear(member, news, self.now, ledger);
+        self.wake(pool);
+    }
+
+    pub(crate) fn order_member(&mut self, pool: PoolId, member: MemberId, order: MemberOrder) {
+        let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
+        let Some(known) = self.pools.get_mut(pool.index()) else { return };
+        known.order_member(member, order, self.now, ledger);
         self.wake(pool);
     }
 }

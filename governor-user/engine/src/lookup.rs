@@ -5,6 +5,8 @@ use crate::engine::Engine;
 use crate::id::{KeyId, LeaseId, MemberId, PoolId, SessionId, TrafficId};
 use crate::policy::NodePolicy;
 use crate::set::SetId;
+use crate::snapshot::CoolingCause;
+use crate::time::Instant;
 
 impl Engine {
     /// The limits of the node.
@@ -67,6 +69,13 @@ impl Engine {
         Some(pool.sets.get(SetId::EVERYBODY).capacity)
     }
 
+    /// What a member cools for and until when, whether it stays selectable or not; `None` if it does not cool.
+    #[must_use]
+    pub fn cooling(&self, pool: PoolId, member: MemberId) -> Option<(CoolingCause, Instant)> {
+        let member = self.pools.get(pool.index())?.present_member(member)?;
+        Some((member.cooling_cause()?, member.cooling_until()?))
+    }
+
     /// Slots of a member for ordinary requests, whatever its state.
     #[must_use]
     pub fn ordinary_slots(&self, pool: PoolId, member: MemberId) -> Option<u32> {
@@ -119,6 +128,12 @@ impl Engine {
     #[must_use]
     pub fn pool_of(&self, lease: LeaseId) -> Option<PoolId> {
         self.lease(lease).map(|lease| lease.pool)
+    }
+
+    /// Live leases, and how many of them are suspended.
+    #[must_use]
+    pub fn lease_counts(&self) -> (u32, u32) {
+        (u32::try_from(self.leases.len()).unwrap_or(u32::MAX), self.suspended)
     }
 
     /// Leases a session holds, suspended ones too.

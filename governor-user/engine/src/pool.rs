@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::id::{MemberId, PoolId, TrafficId};
-use crate::io::{MemberNews, Reason};
+use crate::io::{MemberNews, MemberOrder, Reason};
 use crate::member::Member;
 use crate::park::{Ask, ParkId};
 use crate::party::{Holder, Parties, PartyId};
@@ -130,6 +130,7 @@ impl Pool {
             self.order.push(MemberId(u32::try_from(index).expect("members are fewer than slots")));
         }
         self.traffic.obey(&policy.traffic);
+        self.members.iter_mut().for_each(|member| member.bound(now, &policy));
         self.policy = policy;
         let mut everybody = self.order.clone();
         everybody.sort_unstable();
@@ -272,6 +273,13 @@ impl Pool {
             MemberNews::Overloaded => member.overload(now, &self.policy),
             MemberNews::Up => member.recover(),
         }
+        self.refresh(now, ledger);
+    }
+
+    /// An operator's order for a member.
+    pub(crate) fn order_member(&mut self, member: MemberId, order: MemberOrder, now: Instant, ledger: Ledger<'_>) {
+        let Some(member) = self.members.get_mut(member.index()) else { return };
+        member.order(order);
         self.refresh(now, ledger);
     }
 

@@ -119,6 +119,14 @@ impl Engine {
         self.wake_all();
     }
 
+    /// An operator drains the node, or ends that. What waits for a slot it does not hold yet is refused.
+    pub(crate) fn set_draining(&mut self, on: bool) {
+        self.draining = on;
+        if on {
+            self.shed_waiting(Self::draining_refusal());
+        }
+    }
+
     fn drop_requests(&mut self, id: SessionId) {
         while let Some(slot) = self.sessions.get(&id).and_then(|session| session.parked.first()) {
             self.vanish(slot);

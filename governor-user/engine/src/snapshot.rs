@@ -14,6 +14,8 @@ pub struct Snapshot {
     pub exempt_total: u64,
     /// Bypass is on.
     pub bypass: bool,
+    /// An operator drains the node.
+    pub draining: bool,
     /// The overload level the engine was told.
     pub level: Level,
     /// Orgs with anything in flight, parked or suspended, by org.
@@ -165,6 +167,21 @@ pub struct MemberView {
     pub state: MemberState,
     /// End of its cool-down, also of one that is kept selectable; `None` without one.
     pub cooling_until: Option<Instant>,
+    /// What it cools for, also where it stays selectable; `None` if it does not.
+    pub cooling: Option<CoolingCause>,
+    /// An operator drained it at run time.
+    pub drained: bool,
+}
+
+/// What a member cools for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CoolingCause {
+    /// A report that it answered 429.
+    RateLimited,
+    /// A report that it answered 529 or failed in transport.
+    Overloaded,
+    /// An operator's order.
+    Operator,
 }
 
 /// State of a member.

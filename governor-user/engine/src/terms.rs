@@ -1,6 +1,7 @@
 //! What one key or org is entitled to changes while others hold and wait: its class is another, or an operator set
 //! something for it. Costs what it holds and awaits, not what everybody does.
 
+use crate::admit::Refusal;
 use crate::deadline::Timer;
 use crate::engine::Engine;
 use crate::id::{ClassId, KeyId, OrgId, PoolId};
@@ -88,6 +89,16 @@ impl Engine {
         for Parked { ask, .. } in gone {
             self.wake(ask.pool);
             let refusal = self.suspended(ask.holder);
+            self.shed(ask, refusal);
+        }
+    }
+
+    /// Refuses what waits, in order of arrival. A request that moves holds its lease.
+    pub(crate) fn shed_waiting(&mut self, refusal: Refusal) {
+        let waiting = self.waiting_of(|ask| !ask.moves());
+        let gone: Vec<_> = waiting.into_iter().filter_map(|(_, slot)| self.unpark(slot)).collect();
+        for Parked { ask, .. } in gone {
+            self.wake(ask.pool);
             self.shed(ask, refusal);
         }
     }

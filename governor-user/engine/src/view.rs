@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::engine::Engine;
-use crate::id::{KeyId, OrgId, PoolId, TrafficId};
+use crate::id::{KeyId, MemberId, OrgId, PoolId, TrafficId};
 use crate::lease::Lease;
+use crate::member::Member;
 use crate::party::{Holder, Name};
 use crate::policy::FairShare;
 use crate::pool::Pool;
@@ -41,6 +42,20 @@ impl Tally {
     }
 }
 
+fn member_view(id: MemberId, member: &Member) -> MemberView {
+    MemberView {
+        member: id,
+        name: member.policy.name.clone(),
+        slots: member.policy.slots,
+        reserve: member.policy.reserve,
+        in_flight: member.in_flight,
+        state: member.state(),
+        cooling_until: member.cooling_until(),
+        cooling: member.cooling_cause(),
+        drained: member.is_drained(),
+    }
+}
+
 impl Engine {
     /// The whole engine at this moment.
     #[must_use]
@@ -51,6 +66,7 @@ impl Engine {
             node_counted: self.node_counted(),
             exempt_total: self.exempt,
             bypass: self.bypass,
+            draining: self.draining,
             level: self.level,
             orgs: self.org_views(),
             overrides: self.parties.settings.overrides.iter().map(|(key, over)| (*key, *over)).collect(),
@@ -97,6 +113,12 @@ impl Engine {
             *first = parked.ask.arrived.min(*first);
         }
         oldest
+    }
+
+    /// One member, the same as in its pool's view; `None` if it is not in the policy.
+    #[must_use]
+    pub fn member(&self, pool: PoolId, member: MemberId) -> Option<MemberView> {
+        Some(member_view(member, self.pools.get(pool.index())?.present_member(member)?))
     }
 
     /// The live leases, by id.
@@ -185,18 +207,7 @@ impl Engine {
     fn pool_view(&self, pool: &Pool, tally: Tally) -> PoolView {
         let everybody = pool.sets.get(SetId::EVERYBODY);
         let standing = pool.standing(SetId::EVERYBODY, Holder::default(), &self.parties);
-        let members = pool.order.iter().map(|id| {
-            let member = &pool.members[id.index()];
-            MemberView {
-                member: *id,
-                name: member.policy.name.clone(),
-                slots: member.policy.slots,
-                reserve: member.policy.reserve,
-                in_flight: member.in_flight,
-                state: member.state(),
-                cooling_until: member.cooling_until(),
-            }
-        });
+        let members = pool.order.iter().map(|id| member_view(*id, &pool.members[id.index()]));
         PoolView {
             pool: pool.id,
             name: pool.policy.name.clone(),

@@ -64,6 +64,21 @@ pub(super) enum Command {
         #[arg(long)]
         members: bool,
     },
+    /// Upstream members of each pool, the troubled ones first
+    Members {
+        /// Only this pool
+        #[arg(long, value_name = "NAME")]
+        pool: Option<String>,
+    },
+    /// Take a member out, put it back, or end its cool-down; kept across restarts
+    Member {
+        /// Pool and member, e.g. chat/acct-01
+        #[arg(value_name = "POOL/NAME", value_parser = member_place)]
+        member: (String, String),
+        /// What to do.
+        #[command(subcommand)]
+        order: MemberAction,
+    },
     /// Keys with anything in flight or parked, the heaviest first
     Keys {
         /// Only this pool
@@ -191,6 +206,18 @@ pub(super) enum Command {
         #[command(subcommand)]
         switch: Switch,
     },
+    /// Refuse new requests and let what runs end, e.g. before maintenance; kept across restarts
+    Drain {
+        /// Wait until no lease is left; the longest ones are named meanwhile
+        #[arg(long)]
+        wait: bool,
+        /// End the drain: grant requests again
+        #[arg(long, conflicts_with_all = ["wait", "reason"])]
+        undo: bool,
+        /// Why, for the next operator
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
     /// Backlogs that the tuner raised or leaves alone, and what it did
     #[command(args_conflicts_with_subcommands = true)]
     Tune {
@@ -251,6 +278,30 @@ pub(super) enum Explained {
     },
 }
 
+/// What can be done to a member.
+#[derive(Debug, Subcommand)]
+pub(super) enum MemberAction {
+    /// End its cool-down now, whoever began it
+    Up,
+    /// Give it no new request for a while; what runs goes on
+    Cool {
+        /// For how long, e.g. 30m
+        #[arg(long = "for", value_name = "TIME", value_parser = whole_seconds)]
+        duration: u64,
+        /// Why, for the next operator
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Give it no new request until undrained; what runs goes on
+    Drain {
+        /// Why, for the next operator
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// End a drain
+    Undrain,
+}
+
 /// The two ways to turn a switch.
 #[derive(Debug, Subcommand)]
 pub(super) enum Switch {
@@ -305,6 +356,14 @@ fn named() -> ArgGroup {
     ArgGroup::new("named").args(["listener", "netns", "cgroup", "pid"]).multiple(true).required(true)
 }
 
+/// `POOL/NAME` as its parts.
+fn member_place(text: &str) -> Result<(String, String), String> {
+    match text.split_once('/') {
+        Some((pool, member)) if !pool.is_empty() && !member.is_empty() => Ok((pool.to_owned(), member.to_owned())),
+        _ => Err(format!("expected a pool and a member, POOL/NAME, found \"{text}\"")),
+    }
+}
+
 /// A duration of at least a second, in whole seconds.
 fn whole_seconds(text: &str) -> Result<u64, String> {
     let duration = parse_duration(text)?;
@@ -317,6 +376,14 @@ fn whole_seconds(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_is_named_with_its_pool() {
+        assert_eq!(member_place("chat/a/b"), Ok(("chat".to_owned(), "a/b".to_owned())));
+        for wrong in ["chat", "/a", "chat/", ""] {
+            assert!(member_place(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn bypass_takes_whole_seconds_with_a_unit() {

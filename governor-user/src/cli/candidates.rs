@@ -5,7 +5,7 @@ use super::client::Client;
 use super::render::printable;
 use crate::config::schema;
 use crate::config::value::identity;
-use crate::control::api::{ConfigEntry, DEFAULT_SOCKET, Key, KeyOverride, ListenerRow, Pool};
+use crate::control::api::{ConfigEntry, DEFAULT_SOCKET, Key, KeyOverride, ListenerRow, MemberRow, Pool};
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -23,6 +23,7 @@ const MOST: usize = 1000;
 pub(super) fn of(subcommand: &str, argument: &str) -> Option<ArgValueCandidates> {
     let names: fn() -> BTreeSet<String> = match (subcommand, argument) {
         (_, "pool") => pools,
+        ("member", "member") => members,
         ("key", "key") | ("refusals", "key") => keys,
         ("set" | "unset", "key") => settings,
         ("listener", "place") | ("enforce" | "observe" | "clear" | "restore" | "resume", "listener") => listeners,
@@ -34,6 +35,12 @@ pub(super) fn of(subcommand: &str, argument: &str) -> Option<ArgValueCandidates>
 
 fn pools() -> BTreeSet<String> {
     ask::<Vec<Pool>>("/v1/pools").into_iter().flatten().map(|pool| pool.name).collect()
+}
+
+/// As `governorctl member` takes them.
+fn members() -> BTreeSet<String> {
+    let rows = ask::<Vec<MemberRow>>("/v1/members").into_iter().flatten();
+    rows.map(|row| format!("{}/{}", row.pool, row.name)).collect()
 }
 
 /// Labels where there are some that can be typed and do not look like a hash; keyed hashes elsewhere.

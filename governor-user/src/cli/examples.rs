@@ -30,6 +30,22 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
     ("namespaces", &[("governorctl namespaces", "what each network namespace drops, and what that means")]),
     ("pools", &[("governorctl pools --members", "capacity, waiting requests and the members of each pool")]),
     (
+        "members",
+        &[
+            ("governorctl members", "which members take no requests, since when, and who took them out"),
+            ("governorctl members --pool chat --format json", "the same of one pool for a program"),
+        ],
+    ),
+    (
+        "member",
+        &[
+            ("governorctl member chat/acct-01 up", "end a cool-down that a wrong report began"),
+            ("governorctl member chat/acct-01 cool --for 30m", "give it no new request for half an hour"),
+            ("governorctl member chat/acct-01 drain --reason \"runaway job\"", "take it out until undrained"),
+            ("governorctl member chat/acct-01 undrain", "put it back"),
+        ],
+    ),
+    (
         "keys",
         &[
             ("governorctl keys --pool chat", "which keys hold the slots of a pool"),
@@ -65,6 +81,13 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("governorctl bypass on --for 30m", "let every request pass for half an hour"),
             ("governorctl bypass off", "end that now"),
+        ],
+    ),
+    (
+        "drain",
+        &[
+            ("governorctl drain --wait", "refuse new requests and wait until nothing runs, e.g. before a reboot"),
+            ("governorctl drain --undo", "grant requests again"),
         ],
     ),
     (

@@ -17,6 +17,7 @@ mod command;
 mod completions;
 mod config;
 mod doctor;
+mod drain;
 mod events;
 mod examples;
 mod explain;
@@ -30,6 +31,8 @@ mod leases;
 mod listeners;
 mod local;
 mod manual;
+mod member;
+mod members;
 mod namespaces;
 #[cfg(test)]
 mod narrow;

@@ -4,14 +4,15 @@
 use super::render::{Style, visible};
 use super::table::rendered;
 use super::{
-    advise, cgroups, config, events, key, keys, leases, listeners, namespaces, pools, refusals, reload, status, tune,
+    advise, cgroups, config, events, key, keys, leases, listeners, members, namespaces, pools, refusals, reload,
+    status, tune,
 };
 use crate::control::api::{
     Advice, Basis, CgroupView, ClosedListeners, ConfigEntry, Conntrack, Event, FairShare, Finding, FindingKind, Key,
-    KeyOverride, KeySetting, Lease, ListenerGroup, ListenerName, ListenerRow, ListenerView, Member, MemberState, Mode,
-    NamespaceCounters, NamespaceView, Org, OrgPool, Origin, Pool, PoolAdvice, Reload, ReloadChange, Session,
-    SettingAdvice, SojournView, Traffic, TunedListener, Tuner, TunerAction, TunerPlan, TunerRecord, TunerState,
-    Verdict, WouldHave,
+    KeyOverride, KeySetting, Lease, ListenerGroup, ListenerName, ListenerRow, ListenerView, Member, MemberRow,
+    MemberState, Mode, NamespaceCounters, NamespaceView, Org, OrgPool, Origin, Pool, PoolAdvice, Reload, ReloadChange,
+    Session, SettingAdvice, SojournView, Traffic, TunedListener, Tuner, TunerAction, TunerPlan, TunerRecord,
+    TunerState, Verdict, WouldHave,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -181,6 +182,18 @@ fn admission_tables(style: Style) -> Vec<String> {
         overridden: true,
         suspended: true,
     };
+    let row = MemberRow {
+        pool: text(),
+        name: text(),
+        slots: LARGE,
+        reserve: LARGE,
+        in_flight: LARGE,
+        state: MemberState::Cooling,
+        cooling_seconds: Some(86_399.0),
+        cause: Some("rate_limited".into()),
+        by: Some(text()),
+        reason: Some(text()),
+    };
     let lease = Lease {
         lease: "0001000000000004".into(),
         pool: text(),
@@ -224,6 +237,7 @@ fn admission_tables(style: Style) -> Vec<String> {
     };
     let pools = [pool()];
     vec![
+        members::table(&[row], style),
         keys::table(&[key], style),
         keys::org_table(&[org], style),
         leases::table(&[lease], style),

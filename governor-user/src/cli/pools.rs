@@ -1,9 +1,10 @@
 //! `governorctl pools`: shared capacity and who waits for it, the longest wait first.
 
 use super::answer::{Answer, Error};
+use super::members::state;
 use super::render::{Column, Style, Table, duration, or_dash};
 use super::run::Ctl;
-use crate::control::api::{FairShare, Member, MemberState, Mode, Pool};
+use crate::control::api::{FairShare, Mode, Pool};
 
 /// Asks and shows.
 pub(super) fn run(ctl: &Ctl, members: bool) -> Result<Answer, Error> {
@@ -110,7 +111,7 @@ pub(super) fn member_table(pools: &[Pool], style: Style) -> String {
                 member.in_flight.to_string(),
                 member.slots.to_string(),
                 member.reserve.to_string(),
-                state(member),
+                state(member.state, member.cooling_seconds),
             ]);
         }
     }
@@ -127,20 +128,10 @@ pub(super) fn traffic_table(pools: &[Pool], style: Style) -> String {
     table.text(style, "no kind of traffic is bounded")
 }
 
-fn state(member: &Member) -> String {
-    match (member.state, member.cooling_seconds) {
-        (MemberState::Up, _) => "up".to_owned(),
-        (MemberState::Off, _) => "off".to_owned(),
-        (MemberState::Draining, _) => "draining".to_owned(),
-        (MemberState::Cooling, None) => "cooling".to_owned(),
-        (MemberState::Cooling, Some(seconds)) => format!("cooling, {} more", duration(seconds)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::WouldHave;
+    use crate::control::api::{Member, MemberState, WouldHave};
 
     fn pool(name: &str, oldest_parked_seconds: Option<f64>) -> Pool {
         Pool {

@@ -1,15 +1,15 @@
 //! From the arguments to the exit code: picks the subcommand, writes its answer once, maps every end to a code.
 
 use super::answer::{Answer, Error, Exit};
-use super::args::{Args, Command, Explained, Format};
+use super::args::{Args, Command, Explained, Format, MemberAction};
 use super::client::Client;
 use super::command::command;
 use super::render::Style;
 use super::{
-    advise, bypass, cgroups, clean, completions, config, doctor, events, explain, explain_listener, key, key_hash,
-    keys, leases, listeners, manual, namespaces, pools, refusals, reload, set, status, tune,
+    advise, bypass, cgroups, clean, completions, config, doctor, drain, events, explain, explain_listener, key,
+    key_hash, keys, leases, listeners, manual, member, members, namespaces, pools, refusals, reload, set, status, tune,
 };
-use crate::control::api::{KeyOverrideRequest, RefusalsQuery};
+use crate::control::api::{KeyOverrideRequest, MemberOrder, MemberRequest, RefusalsQuery};
 use crate::wording::chain;
 use clap::FromArgMatches;
 use serde::Serialize;
@@ -91,6 +91,18 @@ fn dispatch(args: Args) -> Result<Answer, Error> {
         Command::Cgroups => cgroups::run(&ctl),
         Command::Namespaces => namespaces::run(&ctl),
         Command::Pools { members } => pools::run(&ctl, members),
+        Command::Members { pool } => members::run(&ctl, pool),
+        Command::Member { member, order } => {
+            let (order, for_seconds, reason) = match order {
+                MemberAction::Up => (MemberOrder::Up, None, None),
+                MemberAction::Cool { duration, reason } => (MemberOrder::Cool, Some(duration), reason),
+                MemberAction::Drain { reason } => (MemberOrder::Drain, None, reason),
+                MemberAction::Undrain => (MemberOrder::Undrain, None, None),
+            };
+            member::run(&ctl, &member, &MemberRequest { order, for_seconds, reason })
+        }
+        Command::Drain { undo: true, .. } => drain::undo(&ctl),
+        Command::Drain { wait, reason, .. } => drain::run(&ctl, wait, reason),
         Command::Keys { orgs: true, .. } => keys::orgs(&ctl),
         Command::Keys { pool, orgs: false } => keys::run(&ctl, pool),
         Command::Key { key: Some(key), clear: true, .. } => key::clear(&ctl, &key),

@@ -1,11 +1,10 @@
 //! `governorctl status`: the daemon at a glance; what needs an eye is red.
 
 use super::answer::{Answer, Error, Exit};
-use super::bypass;
-use super::ids;
 use super::pools::fair_share;
 use super::render::{Column, Facts, Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
+use super::{bypass, drain, ids};
 use crate::control::api::{
     Health, LostLeases, MemberCounts, Mode, Overrides, PinState, Pins, Severity, Status, Troubled,
 };
@@ -35,6 +34,9 @@ pub(super) fn text(status: &Status, style: Style) -> String {
     }
     if status.draining {
         facts.add("draining", style.red("yes: nothing new is granted"));
+    }
+    if status.drain.on {
+        facts.add("drain", style.red(&drain::state(&status.drain)));
     }
     facts.add("level", level(status, style));
     if let Some(shed) = status.shed_level.as_deref().filter(|level| *level != "normal") {
@@ -239,6 +241,7 @@ pub(super) mod tests {
             shed_mode: Mode::Observe,
             bypass: Bypass::default(),
             draining: false,
+            drain: crate::control::api::Drain::default(),
             sessions: Vec::new(),
             awaited: 0,
             lost: Vec::new(),
@@ -321,7 +324,7 @@ pub(super) mod tests {
                     severity: Severity::Watch,
                     subject: "pool chat".into(),
                     sentence: "13 of 14 members of the pool chat are cooling".into(),
-                    next_command: "governorctl pools --members".into(),
+                    next_command: "governorctl members".into(),
                 },
             ],
             overrides: Overrides { settings: 1, keys: 2 },
@@ -340,7 +343,7 @@ pub(super) mod tests {
         insta::assert_snapshot!(text(&status, Style::PLAIN), @"
         governord  0.1.0, pid 812, up 1d02h
         PROBLEM    bypass: every request passes without a limit; see: governorctl bypass off
-        WATCH      pool chat: 13 of 14 members of the pool chat are cooling; see: governorctl pools --members
+        WATCH      pool chat: 13 of 14 members of the pool chat are cooling; see: governorctl members
         draining   yes: nothing new is granted
         level      high, pressure 801 ‰ (accept_fill, node_in_flight)
         presses    accept_fill 801 ‰: 0.0.0.0:443: 116 of at most 129 wait

@@ -239,6 +239,12 @@ const SETTINGS: &[Setting] = &[
         "Cool-down of a member that answered 529 or failed in transport.",
     ),
     live(
+        "pools.*.cooldown.max",
+        duration(1, 24 * HOUR),
+        "10m",
+        "Longest cool-down that one report of a proxy causes, whatever reset it names.",
+    ),
+    live(
         "pools.*.traffic.*.slots",
         COUNT,
         "0",

@@ -10,6 +10,10 @@
 //! | `GET /v1/cgroups` | | array of [`CgroupView`]; 503 where counts per cgroup are unavailable |
 //! | `GET /v1/namespaces` | | array of [`NamespaceView`] |
 //! | `GET /v1/pools` | | array of [`Pool`] |
+//! | `GET /v1/members` | [`MembersQuery`] | array of [`MemberRow`] |
+//! | `POST /v1/members/{pool}/{member}` | [`MemberRequest`] | [`Warned`] [`MemberChange`] |
+//! | `GET /v1/drain` | | [`Drain`] |
+//! | `POST /v1/drain` | [`DrainRequest`] | [`Warned`] [`Drain`] |
 //! | `GET /v1/keys` | [`KeysQuery`] | array of [`Key`] |
 //! | `GET /v1/orgs` | | array of [`Org`] |
 //! | `GET /v1/leases` | [`LeasesQuery`] | array of [`Lease`] |
@@ -42,6 +46,7 @@ mod admission;
 mod decisions;
 mod keys;
 mod listeners;
+mod members;
 mod refusals;
 mod settings;
 mod tuner;
@@ -59,6 +64,7 @@ pub use admission::{
 pub use decisions::{Advice, AdviceQuery, Decision, Numbers, Outcome, PoolAdvice, SettingAdvice};
 pub use keys::{Event, EventsQuery, KeyField, KeyOverride, KeyOverrideChange, KeyOverrideRequest, KeySetting};
 pub use listeners::ListenerRow;
+pub use members::{Drain, DrainRequest, MemberChange, MemberOrder, MemberRequest, MemberRow, MembersQuery};
 pub use refusals::{RefusalCount, Refusals, RefusalsQuery};
 use serde::{Deserialize, Serialize};
 pub use settings::{
@@ -113,6 +119,9 @@ pub struct Status {
     pub bypass: Bypass,
     /// The daemon grants nothing new and is about to stop.
     pub draining: bool,
+    /// An operator drains the node: new requests are refused, what runs goes on.
+    #[serde(default)]
+    pub drain: Drain,
     /// Connected proxies, by id.
     pub sessions: Vec<Session>,
     /// Leases of the daemon's life before that count until their holders are back, for some seconds after its start.

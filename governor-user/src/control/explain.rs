@@ -55,6 +55,7 @@ fn rule(decision: &Decision) -> String {
         "pool_exhausted" => {
             format!("because no member of pool {pool} it may use had a free slot: {use_now}, {} parked.", n.parked)
         }
+        "draining" => "because an operator drains this node: what runs goes on, nothing new begins.".to_owned(),
         "all_cooling" => format!(
             "because every member of pool {pool} it may use is cooling down after a rate limit of the upstream, and the \
              earliest reset is further away than it could wait."

@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod explain;
 mod keys;
 mod listeners;
+mod members;
 mod problem;
 mod refusals;
 pub mod server;

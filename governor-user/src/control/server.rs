@@ -2,7 +2,7 @@
 //! user, as the kernel tells it.
 
 use super::problem::{Answer, Problem};
-use super::{advice, api, keys, tuner, views};
+use super::{advice, api, keys, members, tuner, views};
 use crate::config::Names;
 use crate::control::verdicts::Place;
 use crate::daemon::archive;
@@ -43,6 +43,9 @@ pub fn routes(handle: Handle) -> Router {
         .route("/v1/cgroups", get(cgroups))
         .route("/v1/namespaces", get(namespaces))
         .route("/v1/pools", get(pools))
+        .route("/v1/members", get(members::list))
+        .route("/v1/members/{pool}/{member}", post(members::order))
+        .route("/v1/drain", get(members::drain).post(members::order_drain))
         .route("/v1/keys", get(keys))
         .route("/v1/orgs", get(orgs))
         .route("/v1/leases", get(leases))
@@ -194,11 +197,11 @@ async fn orgs(State(handle): State<Handle>) -> Answer<Vec<api::Org>> {
     Ok(Json(views::orgs(&view, &names(&handle).await)))
 }
 
-async fn names(handle: &Handle) -> Names {
+pub(super) async fn names(handle: &Handle) -> Names {
     handle.settings().lock().await.loaded().config.names.clone()
 }
 
-fn known_pool(view: &crate::daemon::view::View, name: Option<&str>) -> Result<(), Problem> {
+pub(super) fn known_pool(view: &crate::daemon::view::View, name: Option<&str>) -> Result<(), Problem> {
     let Some(name) = name else { return Ok(()) };
     if view.snapshot.pools.iter().any(|pool| pool.name == name) {
         return Ok(());

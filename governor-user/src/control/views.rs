@@ -55,6 +55,7 @@ pub fn status(facts: Facts<'_>, started: Instant, settings: &Settings) -> api::S
             .map(|failure| api::ReloadFailure { error: failure.error.clone(), at: failure.at.clone() }),
         pending: pending(settings),
         draining: view.draining,
+        drain: drain(view),
         sessions: view
             .sessions
             .iter()
@@ -128,6 +129,21 @@ pub fn bypass(view: &View) -> api::Bypass {
     api::Bypass {
         on: view.snapshot.bypass,
         remaining_seconds: view.bypass_remaining.and_then(|seconds| u32::try_from(seconds).ok()).map(f64::from),
+    }
+}
+
+/// The drain of the node, without the leases that are left by name.
+#[must_use]
+pub fn drain(view: &View) -> api::Drain {
+    let seconds = |seconds: u64| u32::try_from(seconds).ok().map(f64::from);
+    api::Drain {
+        on: view.drain.is_some(),
+        since_seconds: view.drain.as_ref().and_then(|(_, since)| seconds(*since)),
+        by: view.drain.as_ref().map(|(order, _)| order.by.clone()),
+        reason: view.drain.as_ref().and_then(|(order, _)| order.reason.clone()),
+        leases: view.held.0,
+        suspended: view.held.1,
+        longest: Vec::new(),
     }
 }
 

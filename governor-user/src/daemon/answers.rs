@@ -3,6 +3,7 @@
 use super::audit::event;
 use super::clock;
 use super::driver::Driver;
+use super::members;
 use super::messages::Ask;
 use super::view::{SessionView, View};
 use governor_engine::io::Input;
@@ -34,6 +35,7 @@ impl Driver {
                 self.parts.policy = (*policy).clone();
                 self.limits_stale = true;
                 self.parts.engine.handle_input(Input::PolicyChanged(policy), now);
+                self.restore_members(now);
                 answer.send(()).ok();
             }
             Ask::Bypass { on, for_seconds, by, answer } => {
@@ -51,6 +53,10 @@ impl Driver {
             Ask::Key { name, order, by, answer } => {
                 drop(answer.send(self.order_key(&name, order.as_ref(), &by, now)));
             }
+            Ask::Member { place, request, by, answer } => {
+                drop(answer.send(self.order_member(place, &request, &by, now)));
+            }
+            Ask::Drain { on, reason, by, answer } => drop(answer.send(self.order_drain(on, reason, &by, now))),
             Ask::Record(event) => self.parts.audit.record(&event),
         }
     }
@@ -85,6 +91,9 @@ impl Driver {
             overload: self.overload(),
             bypass_remaining: self.parts.bypass.remaining(wall),
             draining: self.stop_by.is_some(),
+            drain: self.parts.drain.order().map(|order| (order.clone(), wall.saturating_sub(order.since))),
+            held: engine.lease_counts(),
+            members: members::ids(engine).into_iter().map(|id| (id, self.member_note(id, wall))).collect(),
             node: self.parts.policy.node.clone(),
             awaited: self.awaited(),
             clients: self.clients.counts(),

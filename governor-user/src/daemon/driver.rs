@@ -9,11 +9,14 @@ use super::checkpoint::{Checkpoint, Former};
 use super::clients::{Clients, Subject};
 use super::clock;
 use super::demand::Demand;
+use super::drain::Drain;
 use super::former::{Formers, HeldWalk};
 use super::journal::Journal;
 use super::key_overrides::KeyOverrides;
 use super::labels::Labels;
 use super::limits::Published;
+use super::members::levers::MemberLevers;
+use super::members::log::MemberLog;
 use super::messages::Message;
 use super::notify::Watchdog;
 use super::page::SignalPage;
@@ -58,6 +61,10 @@ pub struct Parts {
     pub bypass: Bypass,
     /// What operators set for single keys, as it was left.
     pub key_overrides: KeyOverrides,
+    /// What operators ordered for single members, as it was left.
+    pub member_levers: MemberLevers,
+    /// The drain of the node, as it was left.
+    pub drain: Drain,
     /// Where decisions outlive the process.
     pub archive: Archive,
     /// Where changes do.
@@ -131,6 +138,7 @@ pub struct Driver {
     pub(super) report: Arc<Report>,
     pub(super) transitions: Transitions,
     pub(super) rates: Rates,
+    pub(super) member_log: MemberLog,
     pub(super) published: Published,
     /// Something happened that may change the limits: they are worked out again when they are due.
     pub(super) limits_stale: bool,
@@ -148,6 +156,9 @@ impl Driver {
     pub fn new(mut parts: Parts, inbox: mpsc::WeakSender<Message>, now: Instant) -> Self {
         if parts.bypass.is_on(clock::wall_seconds()) {
             parts.engine.handle_input(Input::Bypass { on: true }, now);
+        }
+        if parts.drain.order().is_some() {
+            parts.engine.handle_input(Input::Drain { on: true }, now);
         }
         let level = LevelMachine::new(parts.overload.hold, parts.overload.hysteresis);
         let transitions = Transitions::new(parts.overload.hold);
@@ -173,6 +184,7 @@ impl Driver {
             report: Arc::default(),
             transitions,
             rates: Rates::default(),
+            member_log: MemberLog::default(),
             published: Published::default(),
             limits_stale: true,
             stop_by: None,
@@ -181,6 +193,7 @@ impl Driver {
             watchdog: Watchdog::from_environment(),
         };
         driver.restore_key_overrides(now);
+        driver.restore_members(now);
         // They count from now on, however long the start took.
         let former = std::mem::take(&mut driver.parts.former);
         driver.restore_leases(former, clock::now());

@@ -3,6 +3,8 @@
 
 use super::journal::Entry;
 use super::key_orders::KeyRefused;
+use super::members::MemberRefused;
+use super::members::levers::Place;
 use super::messages::{Ask, Message};
 use super::settings::Settings;
 use super::view::View;
@@ -92,6 +94,21 @@ impl Handle {
         by: String,
     ) -> Option<Result<(api::KeyOverrideChange, Stored), KeyRefused>> {
         self.ask(|answer| Ask::Key { name, order, by, answer }).await
+    }
+
+    /// Carries out an order for a member.
+    pub async fn order_member(
+        &self,
+        place: Place,
+        request: api::MemberRequest,
+        by: String,
+    ) -> Option<Result<(api::MemberChange, Stored), MemberRefused>> {
+        self.ask(|answer| Ask::Member { place, request, by, answer }).await
+    }
+
+    /// Begins or ends the drain of the node; whether that is stored.
+    pub async fn order_drain(&self, on: bool, reason: Option<String>, by: String) -> Option<Stored> {
+        self.ask(|answer| Ask::Drain { on, reason, by, answer }).await
     }
 
     /// Keeps a record of a change. A driver that is gone keeps none.

@@ -14,7 +14,8 @@ pub(super) fn is_light(decision: &Decision) -> bool {
         | Reason::NodeCap
         | Reason::KeyQueueFull
         | Reason::QueueFull
-        | Reason::Overload => false,
+        | Reason::Overload
+        | Reason::Draining => false,
     };
     let numbers = &decision.numbers;
     let equal_part = (numbers.capacity / numbers.active_keys.max(1)).max(1);

@@ -3,6 +3,8 @@
 use super::clients::Subject;
 use super::journal::Entry;
 use super::key_orders::KeyRefused;
+use super::members::MemberRefused;
+use super::members::levers::Place;
 use super::view::View;
 use crate::control::api;
 use crate::kernel::clients::News;
@@ -100,6 +102,28 @@ pub enum Ask {
         by: String,
         /// What came of it.
         answer: oneshot::Sender<Result<(api::KeyOverrideChange, Stored), KeyRefused>>,
+    },
+    /// An order for a member.
+    Member {
+        /// Its pool and name.
+        place: Place,
+        /// What is ordered.
+        request: api::MemberRequest,
+        /// Who orders it.
+        by: String,
+        /// What came of it.
+        answer: oneshot::Sender<Result<(api::MemberChange, Stored), MemberRefused>>,
+    },
+    /// Begin or end the drain of the node.
+    Drain {
+        /// Begin or end.
+        on: bool,
+        /// Why.
+        reason: Option<String>,
+        /// Who orders it.
+        by: String,
+        /// Whether the order is stored.
+        answer: oneshot::Sender<Stored>,
     },
     /// Somebody changed something elsewhere.
     Record(Box<api::Event>),

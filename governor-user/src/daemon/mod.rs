@@ -16,6 +16,7 @@ pub mod checkpoint;
 pub mod clients;
 pub mod clock;
 pub mod demand;
+pub mod drain;
 pub mod driver;
 mod epoch;
 mod event_log;
@@ -29,6 +30,7 @@ pub mod labels;
 mod levels;
 mod light;
 mod limits;
+pub mod members;
 pub mod messages;
 mod notify;
 mod orders;
@@ -63,10 +65,12 @@ use audit::Audit;
 use bypass::Bypass;
 use checkpoint::Checkpoint;
 use demand::Demand;
+use drain::Drain;
 use driver::{Driver, Parts};
 use governor_engine::Engine;
 use handle::Handle;
 use key_overrides::KeyOverrides;
+use members::levers::MemberLevers;
 use page::SignalPage;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use settings::Settings;
@@ -143,6 +147,8 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
         epoch,
         bypass: Bypass::load(&state),
         key_overrides: KeyOverrides::load(&state),
+        member_levers: MemberLevers::load(&state),
+        drain: Drain::load(&state),
         archive: Archive::open(state.path()),
         audit: Audit::open(state.path()),
         demand: Demand::open(state.path(), daemon.record_bytes),

@@ -53,11 +53,7 @@ impl Driver {
                 self.parts.engine.handle_input(input, now);
             }
             Request::MemberReport(report) => {
-                if let Some(input) = translate::member_report(&self.parts.engine, &report, now) {
-                    tracing::debug!(pool = report.pool, member = report.member, news = ?report.state, "member reported");
-                    self.parts.engine.handle_input(input, now);
-                    self.limits_stale = true;
-                } else {
+                if self.report_member(session, &report, now).is_none() {
                     let message = format!("no member \"{}\" in a pool \"{}\"", report.member, report.pool);
                     self.send(session, id, &Reply::Error { code: ErrorCode::Malformed, message });
                 }

@@ -63,9 +63,13 @@ pub fn tier(engine: &Engine, session: SessionId, told: &request::TierIs) -> Inpu
     Input::TierIs { session, org: org(told.org), class, ttl: duration(told.ttl_ms) }
 }
 
-/// A report about a member; `None` if there is no such member.
+/// A report about a member, and whom it is about; `None` if there is no such member.
 #[must_use]
-pub fn member_report(engine: &Engine, report: &request::MemberReport, now: Instant) -> Option<Input> {
+pub fn member_report(
+    engine: &Engine,
+    report: &request::MemberReport,
+    now: Instant,
+) -> Option<(Input, (PoolId, MemberId))> {
     let (pool, member) = find_member(engine, &report.pool, &report.member)?;
     let news = match report.state {
         request::MemberNews::RateLimited { reset_ms } => {
@@ -74,7 +78,7 @@ pub fn member_report(engine: &Engine, report: &request::MemberReport, now: Insta
         request::MemberNews::Overloaded => MemberNews::Overloaded,
         request::MemberNews::Up => MemberNews::Up,
     };
-    Some(Input::MemberReport { pool, member, news })
+    Some((Input::MemberReport { pool, member, news }, (pool, member)))
 }
 
 /// A lease to register; `None` if its pool is not configured. A member that is gone counts as none.
@@ -155,6 +159,7 @@ pub fn shed(entry: &Entry) -> Reply {
         }
         Reason::Overload => "this node is overloaded".to_owned(),
         Reason::Suspended => "an operator suspended your key".to_owned(),
+        Reason::Draining => "this node is being drained and takes nothing new".to_owned(),
         Reason::KeyCap => format!("your key has {} of at most {}", numbers.limited, requests(numbers.limit)),
         Reason::OrgCap => format!("your organisation has {} of at most {}", numbers.limited, requests(numbers.limit)),
         Reason::ClassCap => format!("your plan allows {} at a time: {}", requests(numbers.limit), numbers.limited),
@@ -187,7 +192,12 @@ fn quota(reason: Reason, numbers: &Numbers) -> Option<u32> {
         Reason::PoolExhausted => Some(numbers.capacity),
         Reason::NodeCap => Some(numbers.node_cap),
         Reason::KeyCap | Reason::OrgCap | Reason::ClassCap | Reason::SubCapacity => Some(numbers.limit),
-        Reason::AllCooling | Reason::KeyQueueFull | Reason::QueueFull | Reason::Overload | Reason::Suspended => None,
+        Reason::AllCooling
+        | Reason::KeyQueueFull
+        | Reason::QueueFull
+        | Reason::Overload
+        | Reason::Suspended
+        | Reason::Draining => None,
     }
 }
 
@@ -207,6 +217,7 @@ pub fn reason(reason: Reason) -> &'static str {
         Reason::OrgCap => "org_cap",
         Reason::ClassCap => "class_cap",
         Reason::SubCapacity => "sub_capacity",
+        Reason::Draining => "draining",
     }
 }
 
@@ -325,7 +336,9 @@ fn duration(ms: u32) -> Duration {
     Duration::from_millis(u64::from(ms))
 }
 
-fn find_member(engine: &Engine, pool: &str, member: &str) -> Option<(PoolId, MemberId)> {
+/// The member of these names.
+#[must_use]
+pub fn find_member(engine: &Engine, pool: &str, member: &str) -> Option<(PoolId, MemberId)> {
     let pool = engine.pool_id(pool)?;
     Some((pool, engine.member_id(pool, member)?))
 }
@@ -350,6 +363,7 @@ mod tests {
             Reason::OrgCap,
             Reason::ClassCap,
             Reason::SubCapacity,
+            Reason::Draining,
         ];
         for reason in all.map(reason) {
             assert!(guide.contains(&format!("`{reason}`")), "{reason}");

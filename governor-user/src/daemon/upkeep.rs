@@ -32,6 +32,7 @@ impl Driver {
             self.expire_key_overrides(clock::wall_seconds());
         }
         self.log_minute(now);
+        self.tick_members(now);
         self.look_for_clients(now);
         self.deliver();
         self.forget_ended_sessions(now);
@@ -57,6 +58,7 @@ impl Driver {
             self.parts.engine.poll_timeout(),
             bypass.flatten(),
             key,
+            self.member_log.next(),
             self.clients.due(),
             self.stop_by,
             self.limits_due(),

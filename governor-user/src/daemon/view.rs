@@ -1,10 +1,12 @@
 //! What the driver shows: one consistent moment, owned, for the control API and the metrics.
 
-use super::clients::Counts;
+use super::clients;
+use super::drain::DrainOrder;
+use super::members::MemberNote;
 use super::ring::RingHealth;
 use crate::proxy::peer::Peer;
 use governor_common::wire::reply::Overload;
-use governor_engine::id::{ClassId, KeyId, SessionId, SiteId};
+use governor_engine::id::{ClassId, KeyId, MemberId, PoolId, SessionId, SiteId};
 use governor_engine::policy::NodePolicy;
 use governor_engine::snapshot::Snapshot;
 use governor_engine::time::Instant;
@@ -31,12 +33,18 @@ pub struct View {
     pub bypass_remaining: Option<u64>,
     /// A stop was ordered.
     pub draining: bool,
+    /// An operator drains the node, for so many seconds.
+    pub drain: Option<(DrainOrder, u64)>,
+    /// Leases, and how many of them are suspended.
+    pub held: (u32, u32),
+    /// What is known of members beside the snapshot.
+    pub members: BTreeMap<(PoolId, MemberId), MemberNote>,
     /// Limits of the node.
     pub node: NodePolicy,
     /// Leases of the life before that count until their holders are back.
     pub awaited: u32,
     /// Connections of clients, and how their ends were learnt of.
-    pub clients: Counts,
+    pub clients: clients::Counts,
     /// Names of the places that leases are counted by.
     pub sites: BTreeMap<SiteId, String>,
     /// How the disk fares, by what is kept on it.

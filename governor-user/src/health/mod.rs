@@ -94,6 +94,7 @@ impl HealthFinding {
 pub fn findings(facts: Facts<'_>) -> Vec<HealthFinding> {
     let mut found = Vec::new();
     found.extend(bypass(facts.view));
+    found.extend(drain(facts.view));
     found.extend(bounded(pools::findings(facts.report, facts.hold), "pools", "governorctl pools"));
     found.extend(bounded(listeners::findings(facts.report), "listeners", "governorctl listeners"));
     found.extend(level(facts.view));
@@ -134,6 +135,14 @@ fn bypass(view: &View) -> Option<HealthFinding> {
             "governorctl bypass off",
         )
     })
+}
+
+/// While the node is drained, every new request is refused. An operator wants that, and may have forgotten it.
+fn drain(view: &View) -> Option<HealthFinding> {
+    let (order, _) = view.drain.as_ref()?;
+    let left = counted(view.held.0, "lease is left", "leases are left");
+    let sentence = format!("{} drains the node: new requests are refused, {left}", order.by);
+    Some(HealthFinding::problem("drain", sentence, "governorctl drain --undo"))
 }
 
 /// The level that refuses work. The level that proxies are notified of has its causes in other findings.

@@ -9,7 +9,7 @@ use governor_engine::time::Duration;
 /// A request that has waited this long is more than a full pool's ordinary queue, in seconds.
 const LONG_WAIT: f64 = 10.0;
 
-const MEMBERS: &str = "governorctl pools --members";
+const MEMBERS: &str = "governorctl members";
 
 /// One finding a pool at most: the one that explains the others.
 pub(super) fn findings(report: &Report, hold: Duration) -> Vec<HealthFinding> {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::control::api::UnstoredFile;
 use crate::daemon::clients::Counts;
+use crate::daemon::drain::DrainOrder;
 use crate::daemon::ring::RingHealth;
 use crate::daemon::view::SessionView;
 use crate::kernel::view::Tier;
@@ -38,6 +39,9 @@ impl Node {
             overload: Overload::default(),
             bypass_remaining: None,
             draining: false,
+            drain: None,
+            held: (0, 0),
+            members: [].into(),
             node: NodePolicy::default(),
             awaited: 0,
             clients: Counts::default(),
@@ -139,6 +143,16 @@ fn verdicts_about_requests_are_findings_of_the_pool_only() {
         assert_eq!(Node::healthy().listener(verdict, true).found(), [], "{verdict}");
     }
     assert_eq!(Node::healthy().listener(Verdict::Burst, true).only().0, Severity::Watch);
+}
+
+#[test]
+fn a_drain_names_its_operator_and_what_is_left() {
+    let mut node = Node::healthy();
+    let order = DrainOrder { since: 0, by: "uid 0".into(), reason: None };
+    (node.view.drain, node.view.held) = (Some((order, 90)), (1, 0));
+    let (severity, text) = node.only();
+    assert_eq!(severity, Severity::Problem);
+    assert!(text.contains("uid 0 drains the node: new requests are refused, 1 lease is left"), "{text}");
 }
 
 #[test]

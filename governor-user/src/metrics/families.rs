@@ -91,6 +91,11 @@ fn node(page: &mut Page, view: &View, recorder: &Recorder) {
     page.gauge("parked", "Parked requests, all pools", one(parked(view).into()));
     page.gauge("node_cap", "Counted requests, granted or parked, at most; 0 is no cap", one(view.node.cap.into()));
     page.gauge("sessions", "Proxy sessions", one(f64::from(u32::try_from(view.sessions.len()).unwrap_or(u32::MAX))));
+    page.gauge(
+        "drained",
+        "1 while an operator drains the node: new requests are refused",
+        one(u8::from(snapshot.draining).into()),
+    );
     page.gauge("bypass", "1 while every request passes at once", one(u8::from(snapshot.bypass).into()));
     page.gauge("draining", "1 while a stop waits for leases", one(u8::from(view.draining).into()));
     page.gauge("pressure_ratio", "Overload pressure, 0 to 1", one(f64::from(view.overload.pressure) / 1000.0));
@@ -329,7 +334,7 @@ fn shed_labels(pool: String, reason: Reason) -> Labels {
         Reason::PoolExhausted | Reason::QueueFull | Reason::SubCapacity => "pool",
         Reason::Overload => "overload",
         Reason::AllCooling => "upstream",
-        Reason::NodeCap => "node",
+        Reason::NodeCap | Reason::Draining => "node",
     };
     vec![("pool", pool), ("reason", translate::reason(reason).to_owned()), ("scope", scope.to_owned())]
 }
@@ -357,6 +362,9 @@ mod tests {
             sessions: Vec::new(),
             overload: Overload::default(),
             bypass_remaining: None,
+            drain: None,
+            held: (0, 0),
+            members: BTreeMap::new(),
             draining: false,
             node: NodePolicy::default(),
             awaited: 0,

@@ -45,6 +45,10 @@ pub const OVERRIDES: StateFile =
 pub const BYPASS: StateFile = StateFile { name: "bypass.json", holds: "the bypass switch", most: 4096 };
 /// Overrides of single keys.
 pub const KEYS: StateFile = StateFile { name: "keys.json", holds: "overrides of keys", most: 64 << 20 };
+/// Orders for single members.
+pub const MEMBERS: StateFile = StateFile { name: "members.json", holds: "orders for members", most: 16 << 20 };
+/// The drain of the node.
+pub const DRAIN: StateFile = StateFile { name: "drain.json", holds: "the order to drain the node", most: 65_536 };
 /// Leases in flight.
 pub const LEASES: StateFile = StateFile { name: "leases.json", holds: "the leases of the previous run", most: 1 << 30 };
 /// The number of the last start.
@@ -57,7 +61,7 @@ pub const TUNER_SETTINGS: StateFile =
     StateFile { name: "tuner-settings.json", holds: "the tuner's modes for single listeners", most: 1 << 20 };
 
 /// Every file.
-pub const FILES: [StateFile; 7] = [OVERRIDES, BYPASS, KEYS, LEASES, EPOCH, TUNER, TUNER_SETTINGS];
+pub const FILES: [StateFile; 9] = [OVERRIDES, BYPASS, KEYS, MEMBERS, DRAIN, LEASES, EPOCH, TUNER, TUNER_SETTINGS];
 
 /// Every folder of a log.
 pub const LOGS: [&str; 4] = ["decisions", "events", "demand", "tuner"];

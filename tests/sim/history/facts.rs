@@ -1,7 +1,7 @@
 //! Facts at random, sensible and senseless ones.
 
 use governor_engine::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, SiteId, TrafficId};
-use governor_engine::io::{Acquire, Held, Input, Kind, Level, MemberNews, Output, Parent, Priority, Work};
+use governor_engine::io::{Acquire, Held, Input, Kind, Level, MemberNews, MemberOrder, Output, Parent, Priority, Work};
 use governor_engine::policy::{Override, Policy};
 use governor_engine::time::{Duration, Instant};
 use support::random::Random;
@@ -87,7 +87,7 @@ impl Facts {
             return None;
         }
         let session = self.any_session();
-        Some(match self.random.below(120) {
+        Some(match self.random.below(125) {
             0..47 => Input::Acquire(self.any_acquire(session)),
             47..64 => {
                 let (session, lease) = self.any_lease(session);
@@ -136,6 +136,10 @@ impl Facts {
                 let (session, org) = asked.unwrap_or_else(|| (session, self.any_org()));
                 Input::TierIs { session, org, class: self.any_class(), ttl: self.any_millis(9_000) }
             }
+            117..120 => {
+                Input::MemberOrder { pool: self.any_pool(), member: self.any_member(), order: self.any_order() }
+            }
+            120 => Input::Drain { on: self.random.chance(30) },
             _ => Input::Override { key: self.any_key(), with: self.random.chance(80).then(|| self.any_override()) },
         })
     }
@@ -215,6 +219,14 @@ impl Facts {
             }
             1 => MemberNews::Overloaded,
             _ => MemberNews::Up,
+        }
+    }
+
+    fn any_order(&mut self) -> MemberOrder {
+        match self.random.below(5) {
+            0 => MemberOrder::Up,
+            1 | 2 => MemberOrder::Cool { until: self.now.after(self.any_millis(9_000)) },
+            _ => MemberOrder::Drain { on: self.random.chance(40) },
         }
     }
 

@@ -117,6 +117,7 @@ fn any_pool(random: &mut Random, name: &str) -> PoolPolicy {
         exhausted_status: if random.chance(50) { 429 } else { 529 },
         rate_limited_cooldown: Duration::from_millis(random.below(9_000) + 1),
         overloaded_cooldown: Duration::from_millis(random.below(4_000) + 1),
+        max_cooldown: Duration::from_millis(random.below(12_000) + 1),
         traffic,
     }
 }

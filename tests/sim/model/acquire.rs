@@ -49,11 +49,19 @@ impl Model {
             self.serve_all();
         }
         let w = self.understand(a, who);
-        if self.bypass {
+        self.begin(w);
+    }
+
+    /// What asks for a slot that it does not hold.
+    pub(super) fn begin(&mut self, w: Parked) {
+        if self.draining && !w.child {
+            self.shed(&w, Reason::Draining, None, None);
+        } else if self.bypass {
             let member = self.bypass_member(&w);
-            return self.grant(&w, member);
+            self.grant(&w, member);
+        } else {
+            self.admit(w);
         }
-        self.admit(w);
     }
 
     /// Requests that name no key share one identity a pool, unless the pool lets them bypass.

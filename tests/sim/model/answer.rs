@@ -22,7 +22,9 @@ impl Model {
             (Reason::Suspended, _) => (Origin::Key, 403),
             (Reason::PoolExhausted | Reason::SubCapacity, _) => (Origin::Pool, exhausted),
             (Reason::AllCooling, _) => (Origin::Upstream, 429),
-            (Reason::NodeCap | Reason::Overload, _) | (Reason::QueueFull, Some(Origin::Node)) => (Origin::Node, 529),
+            (Reason::NodeCap | Reason::Overload | Reason::Draining, _) | (Reason::QueueFull, Some(Origin::Node)) => {
+                (Origin::Node, 529)
+            }
             (Reason::QueueFull, _) => (Origin::Pool, if why == Reason::FairShare { 429 } else { exhausted }),
             (Reason::KeyCap | Reason::OrgCap | Reason::ClassCap, _) => panic!("caps say whose they are"),
         }

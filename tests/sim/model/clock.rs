@@ -21,7 +21,7 @@ impl Model {
         due.extend(self.leases.iter().map(|l| (Self::lease_end(l).0, Due::Lease(l.id))));
         due.extend(self.sessions.iter().filter_map(|(s, grace)| Some(((*grace)?, Due::Session(*s)))));
         for (p, pool) in self.pools.iter().enumerate() {
-            let cooling = pool.members.iter().flat_map(|m| [m.rate_limited, m.overloaded]).flatten().min();
+            let cooling = pool.members.iter().flat_map(|m| [m.rate_limited, m.overloaded, m.ordered]).flatten().min();
             due.extend(cooling.map(|at| (at, Due::Pool(PoolId(u32::try_from(p).unwrap())))));
         }
         due.extend(self.overrides.iter().filter_map(|(key, over)| Some((over.until?, Due::Override(*key)))));
@@ -71,6 +71,7 @@ impl Model {
         for member in &mut self.pools[index(pool.0)].members {
             member.rate_limited = member.rate_limited.filter(|at| *at > now);
             member.overloaded = member.overloaded.filter(|at| *at > now);
+            member.ordered = member.ordered.filter(|at| *at > now);
         }
     }
 }

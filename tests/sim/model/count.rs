@@ -20,7 +20,12 @@ impl Model {
     }
 
     pub(super) fn usable(member: &Member) -> bool {
-        member.present && !member.policy.draining && member.policy.slots > 0
+        member.present && !member.policy.draining && !member.drained && member.policy.slots > 0
+    }
+
+    /// It said no, or an operator did.
+    pub(super) fn refuses(member: &Member) -> bool {
+        member.rate_limited.is_some() || member.ordered.is_some()
     }
 
     pub(super) fn ordinary_slots(member: &Member) -> u32 {
@@ -30,7 +35,7 @@ impl Model {
     /// Takes requests and counts in C and T.
     pub(super) fn open(&self, pool: PoolId, id: MemberId) -> bool {
         let members = &self.pools[index(pool.0)].members;
-        let well = |m: &Member| Self::usable(m) && m.rate_limited.is_none() && m.overloaded.is_none();
+        let well = |m: &Member| Self::usable(m) && !Self::refuses(m) && m.overloaded.is_none();
         let member = &members[index(id.0)];
         if well(member) {
             return true;
@@ -40,7 +45,7 @@ impl Model {
         }
         // One that failed without saying 429 stays selectable: the one that is back first.
         let spare = (0..members.len())
-            .filter(|m| Self::usable(&members[*m]) && members[*m].rate_limited.is_none())
+            .filter(|m| Self::usable(&members[*m]) && !Self::refuses(&members[*m]))
             .filter_map(|m| Some((members[m].overloaded?, m)))
             .min();
         spare.is_some_and(|(_, m)| m == index(id.0))

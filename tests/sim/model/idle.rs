@@ -50,11 +50,7 @@ impl Model {
             task: Task::Resume(id),
             recorded: false,
         };
-        if self.bypass {
-            let member = self.bypass_member(&w);
-            return self.grant(&w, member);
-        }
-        self.admit(w);
+        self.begin(w);
     }
 
     pub(super) fn client_gone(&mut self, session: SessionId, work: Work) {

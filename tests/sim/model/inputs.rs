@@ -1,11 +1,11 @@
 //! What the reference makes of each fact, but for requests and policies.
 
 use governor_engine::id::{LeaseId, MemberId, PoolId, SessionId};
-use governor_engine::io::{Held, Input, Kind, MemberNews, Output, RevokeReason};
+use governor_engine::io::{Held, Input, Kind, MemberNews, MemberOrder, Output, Reason, RevokeReason};
 use governor_engine::policy::{CLAIMS_WITHOUT_LIMIT, TIER_TTL_MAX};
 use governor_engine::time::Instant;
 
-use super::{Lease, Model, index};
+use super::{Lease, Model, Parked, Task, index};
 
 impl Model {
     pub(super) fn take(&mut self, input: Input) {
@@ -35,6 +35,7 @@ impl Model {
             }
             Input::Move { session, request, lease } => self.relocate(session, request, lease),
             Input::MemberReport { pool, member, news } => self.report(pool, member, news),
+            Input::MemberOrder { pool, member, order } => self.order_member(pool, member, order),
             Input::Register(held) => self.register(held),
             Input::SessionLost { session } => {
                 if self.node.session_grace.is_zero() {
@@ -67,6 +68,7 @@ impl Model {
             }
             Input::Override { key, with } => self.set_override(key, with),
             Input::Bypass { on } => self.bypass = on,
+            Input::Drain { on } => self.drain(on),
             Input::PolicyChanged(policy) => {
                 if policy.check().is_ok() {
                     self.obey(*policy);
@@ -92,19 +94,44 @@ impl Model {
         let now = self.now;
         let Some(pool_state) = self.pools.get_mut(index(pool.0)) else { return };
         let (default, short) = (pool_state.policy.rate_limited_cooldown, pool_state.policy.overloaded_cooldown);
+        let last = now.after(pool_state.policy.max_cooldown);
         let Some(member) = pool_state.members.get_mut(index(member.0)) else { return };
         match news {
             MemberNews::RateLimited { until } => {
-                let until = until.filter(|at| *at > now).unwrap_or_else(|| now.after(default));
+                let until = until.filter(|at| *at > now).unwrap_or_else(|| now.after(default)).min(last);
                 member.rate_limited = Some(member.rate_limited.map_or(until, |at| at.max(until)));
             }
             MemberNews::Overloaded => {
-                let until = now.after(short);
+                let until = now.after(short).min(last);
                 member.overloaded = Some(member.overloaded.map_or(until, |at| at.max(until)));
             }
             MemberNews::Up => (member.rate_limited, member.overloaded) = (None, None),
         }
         self.forget_past_cooldowns(pool);
+    }
+
+    fn order_member(&mut self, pool: PoolId, member: MemberId, order: MemberOrder) {
+        let Some(pool_state) = self.pools.get_mut(index(pool.0)) else { return };
+        let Some(member) = pool_state.members.get_mut(index(member.0)) else { return };
+        match order {
+            MemberOrder::Up => (member.rate_limited, member.overloaded, member.ordered) = (None, None, None),
+            MemberOrder::Cool { until } => member.ordered = Some(until),
+            MemberOrder::Drain { on } => member.drained = on,
+        }
+        self.forget_past_cooldowns(pool);
+    }
+
+    /// What waits is refused, but for what holds a lease that moves.
+    fn drain(&mut self, on: bool) {
+        self.draining = on;
+        if on {
+            let moves = |w: &Parked| matches!(w.task, Task::Move(_));
+            let (moving, over) = std::mem::take(&mut self.parked).into_iter().partition(moves);
+            self.parked = moving;
+            for w in over as Vec<Parked> {
+                self.shed(&w, Reason::Draining, None, None);
+            }
+        }
     }
 
     pub(super) fn register(&mut self, held: Held) {

@@ -26,9 +26,10 @@ impl Model {
         }
         let usable: Vec<&Member> =
             among.iter().map(|m| &pool.members[index(m.0)]).filter(|m| Self::usable(m)).collect();
-        if !usable.is_empty() && usable.iter().all(|m| m.rate_limited.is_some()) {
-            let back = usable.iter().filter_map(|m| m.rate_limited.max(m.overloaded)).min();
-            return Answer::Not(Reason::AllCooling, back);
+        if !usable.is_empty() && usable.iter().all(|m| Self::refuses(m)) {
+            let back = usable.iter().filter_map(|m| m.rate_limited.max(m.overloaded).max(m.ordered)).min();
+            let last = self.now.after(pool.policy.max_cooldown);
+            return Answer::Not(Reason::AllCooling, back.map(|back| back.min(last)));
         }
         Answer::Not(Reason::PoolExhausted, None)
     }

@@ -49,6 +49,8 @@ impl Model {
                         present: true,
                         rate_limited: None,
                         overloaded: None,
+                        ordered: None,
+                        drained: false,
                     }),
                 }
             }
@@ -59,8 +61,10 @@ impl Model {
             }
             (pool.policy, pool.present) = (wanted, true);
             for member in &mut pool.members {
-                member.rate_limited = member.rate_limited.filter(|at| *at > now);
-                member.overloaded = member.overloaded.filter(|at| *at > now);
+                let last = now.after(pool.policy.max_cooldown);
+                member.rate_limited = member.rate_limited.map(|at| at.min(last)).filter(|at| *at > now);
+                member.overloaded = member.overloaded.map(|at| at.min(last)).filter(|at| *at > now);
+                member.ordered = member.ordered.filter(|at| *at > now);
             }
         }
         for p in (0..self.pools.len()).filter(|p| !self.pools[*p].present).collect::<Vec<_>>() {

@@ -15,7 +15,13 @@ fn no_grant_lifts_a_member_above_its_slots_or_ordinary_leases_above_capacity() {
         // What shrinks a pool after a deadline was served in the same step may leave more than fits, by right.
         let shrinks = matches!(
             input,
-            Some(Input::PolicyChanged(_) | Input::MemberReport { .. } | Input::Register(_) | Input::Bypass { .. })
+            Some(
+                Input::PolicyChanged(_)
+                    | Input::MemberReport { .. }
+                    | Input::MemberOrder { .. }
+                    | Input::Register(_)
+                    | Input::Bypass { .. }
+            )
         );
         if shrinks || watch.bypass {
             return Ok(());

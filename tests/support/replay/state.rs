@@ -181,6 +181,7 @@ impl State {
                 member: MEMBER,
                 news: MemberNews::RateLimited { until: Some(Instant::ZERO.after(HOUR)) },
             },
+            "draining" => Input::Drain { on: true },
             "overload" => Input::OverloadChanged { level: Level::Overloaded },
             "suspended" => {
                 Input::Override { key: ASKING, with: Some(Override { suspend: true, ..Override::default() }) }

@@ -44,6 +44,8 @@ pub enum Reason {
     ClassCap,
     /// Its kind of traffic fills its sub-capacity (origin pool).
     SubCapacity,
+    /// An operator drains the node (origin node, 529).
+    Draining,
 }
 
 impl Reason {
@@ -58,7 +60,7 @@ impl Reason {
             | Self::KeyQueueFull
             | Self::QueueFull
             | Self::SubCapacity => true,
-            Self::Overload | Self::Suspended | Self::KeyCap | Self::OrgCap | Self::ClassCap => false,
+            Self::Overload | Self::Suspended | Self::KeyCap | Self::OrgCap | Self::ClassCap | Self::Draining => false,
         }
     }
 }

@@ -152,3 +152,21 @@ pub enum MemberNews {
     /// Well again.
     Up,
 }
+
+/// What an operator orders for a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberOrder {
+    /// Ends every cool-down now, reported or ordered. The next report may begin another.
+    Up,
+    /// Takes no new request until then, as after a 429. Replaces the end that was ordered before; a report `Up` does not
+    /// end it.
+    Cool {
+        /// End of the cool-down.
+        until: Instant,
+    },
+    /// Takes no new request until this is ordered off.
+    Drain {
+        /// On or off.
+        on: bool,
+    },
+}

@@ -34,6 +34,8 @@ pub struct PoolPolicy {
     pub rate_limited_cooldown: Duration,
     /// Cool-down of a member that answered 529 or failed in transport (A12).
     pub overloaded_cooldown: Duration,
+    /// The longest cool-down that a report can cause, counted from the report, whatever reset it names (A12).
+    pub max_cooldown: Duration,
     /// Kinds of traffic with a sub-capacity of their own, names unique (A13).
     pub traffic: Vec<TrafficPolicy>,
 }
@@ -55,6 +57,7 @@ impl Default for PoolPolicy {
             exhausted_status: 429,
             rate_limited_cooldown: Duration::from_secs(30),
             overloaded_cooldown: Duration::from_secs(10),
+            max_cooldown: Duration::from_secs(600),
             traffic: Vec::new(),
         }
     }

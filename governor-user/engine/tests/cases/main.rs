@@ -7,6 +7,7 @@ mod idle;
 mod leases;
 mod limits;
 mod members;
+mod orders;
 mod orgs;
 mod parking;
 mod reload;

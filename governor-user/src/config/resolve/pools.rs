@@ -4,6 +4,7 @@ use super::reader::Reader;
 use crate::config::value::Value;
 use governor_common::wire::codec::{MAX_LIMITS, pool_limits_length};
 use governor_engine::policy::{Anonymous, FairShare, MemberPolicy, PoolPolicy, TrafficPolicy};
+use governor_engine::time::Duration;
 use std::collections::BTreeSet;
 
 pub(super) fn pools(
@@ -51,6 +52,7 @@ pub(super) fn pools(
             exhausted_status,
             rate_limited_cooldown: reader.duration(&key("cooldown.rate_limited")),
             overloaded_cooldown: reader.duration(&key("cooldown.overloaded")),
+            max_cooldown: cooldown_max(reader, &key, warnings),
             traffic,
         });
     }
@@ -83,6 +85,19 @@ fn check_limits(reader: &mut Reader<'_>, pools: &[PoolPolicy]) {
         largest.members.len()
     );
     reader.problem(&format!("pools.{}", largest.name), message);
+}
+
+/// The bound of cool-downs; the configured cool-downs that it cuts are warned of.
+fn cooldown_max(reader: &mut Reader<'_>, key: &impl Fn(&str) -> String, warnings: &mut Vec<String>) -> Duration {
+    let most = reader.duration(&key("cooldown.max"));
+    for leaf in ["cooldown.rate_limited", "cooldown.overloaded"] {
+        let wanted = reader.duration(&key(leaf));
+        if wanted > most {
+            let (wanted, most) = (wanted.as_secs_f64(), most.as_secs_f64());
+            warnings.push(format!("{} of {wanted} s is cut to {} of {most} s", key(leaf), key("cooldown.max")));
+        }
+    }
+    most
 }
 
 /// A pool has members or no gate; one whose members are all off grants nothing.

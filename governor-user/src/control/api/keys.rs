@@ -134,7 +134,8 @@ pub struct Event {
     /// Who; `governord` where something ended by itself.
     pub by: String,
     /// What was done: `set`, `unset`, `bypass`, `key` (override set), `key-clear`, `key-expired`, `level` (of overload),
-    /// `shed level` (the one that refuses work) or `verdict` (of a listener that feeds them).
+    /// `member-up`, `member-cool`, `member-drain`, `member-undrain` (orders), `member-cooling` (a cool-down began by a report),
+    /// `drain` (of the node), `shed level` (the one that refuses work) or `verdict` (of a listener that feeds them).
     pub action: String,
     /// To what: a setting's or a key's name; empty for the bypass.
     pub subject: String,

@@ -58,11 +58,11 @@ impl Verdict {
                  for something else; a longer backlog only stores clients that give up."
             }
             Self::UpstreamDown => {
-                "Look at the upstream and the way to it: governorctl pools --members shows the members and when their \
+                "Look at the upstream and the way to it: governorctl members shows the members and when their \
                  cool-downs end; neither more slots nor a longer backlog help."
             }
             Self::UpstreamSlow => {
-                "Look at the upstream: governorctl pools --members shows which members cool and how full they are; fair \
+                "Look at the upstream: governorctl members shows which members cool and how full they are; fair \
                  share keeps light keys served meanwhile."
             }
             Self::InflightSaturated => {
