@@ -253,6 +253,54 @@ fn a_failed_reload_is_shown_until_one_succeeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_socket_file_that_was_removed_is_shown_and_made_again_by_a_reload() {
+    let daemon = daemon(1, 4, "");
+    let before = client(&daemon.socket()).await;
+    let _held = lease(&before, "a").await;
+    let missing = |key: &str| {
+        let checks = daemon.get("/v1/doctor");
+        let check = checks.as_array().unwrap().iter().find(|check| check["name"] == key).cloned();
+        check.map(|check| check["detail"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(missing("daemon.socket"), None);
+    std::fs::remove_file(daemon.socket()).unwrap();
+    let detail = missing("daemon.socket").expect("the doctor shows it");
+    assert!(detail.contains(daemon.socket().to_str().unwrap()), "{detail}");
+    // A file of somebody else's is not removed.
+    std::fs::write(daemon.socket(), "mine").unwrap();
+    let output = daemon.ctl(&["reload"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("is not a socket"), "{output:?}");
+    std::fs::remove_file(daemon.socket()).unwrap();
+    // A file that is not valid does not keep the sockets from being made.
+    let valid = std::fs::read_to_string(daemon.config_file()).unwrap();
+    std::fs::write(daemon.config_file(), "[node]\ncap = -1\n").unwrap();
+    assert_eq!(daemon.ctl(&["reload"]).status.code(), Some(1));
+    std::fs::write(daemon.config_file(), valid).unwrap();
+    assert_eq!(missing("daemon.socket"), None);
+    let after = client(&daemon.socket()).await;
+    let _second = lease(&after, "b").await;
+    assert_eq!(daemon.get("/v1/pools")[0]["in_flight"], 2, "the session before goes on");
+    let sessions = daemon.get("/v1/status")["sessions"].clone();
+    let mut ids: Vec<u64> = sessions.as_array().unwrap().iter().map(|one| one["id"].as_u64().unwrap()).collect();
+    ids.dedup();
+    assert_eq!(ids.len(), 2, "{sessions}");
+    reload_event(&daemon, "socket-restored");
+
+    std::fs::remove_file(daemon.control_socket()).unwrap();
+    let output = daemon.ctl(&["status"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--signal=HUP"), "{output:?}");
+    kill_process(Pid::from_raw(i32::try_from(daemon.pid()).unwrap()).unwrap(), Signal::HUP).unwrap();
+    let end = std::time::Instant::now() + crate::world::SOON;
+    while !daemon.ctl(&["status", "--format", "json"]).status.success() {
+        assert!(std::time::Instant::now() < end, "{}", daemon.log());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (socket, control) = (daemon.socket(), daemon.control_socket());
+    assert!(daemon.stop().success());
+    assert!(!socket.exists() && !control.exists(), "a stop removes both");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bypass_lets_everything_pass_until_it_is_switched_off_even_after_a_restart() {
     let mut daemon = daemon(1, 1, "");
     let (status, answer) = daemon.request("POST", "/v1/bypass", Some(&json!({ "on": true, "for_seconds": 600 })));

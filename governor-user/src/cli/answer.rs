@@ -105,7 +105,8 @@ impl Error {
 fn meaning(error: &io::Error) -> String {
     match Errno::from_io_error(error) {
         Some(Errno::NOENT) => {
-            "there is no such socket; start governord (systemctl start governord), or name its socket with --socket"
+            "there is no such socket; start governord (systemctl start governord), or name its socket with --socket; if it \
+             runs and the file was removed, systemctl kill --signal=HUP --kill-whom=main governord makes it again"
                 .into()
         }
         Some(Errno::CONNREFUSED) => {

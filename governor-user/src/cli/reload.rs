@@ -16,7 +16,7 @@ pub(super) fn control_socket(given: PathBuf, file: Option<PathBuf>) -> PathBuf {
         return given;
     }
     let file = file.or_else(config::default_file);
-    let base = Base::read(file.as_deref(), std::env::vars()).and_then(|base| base.resolve(&[]));
+    let base = Base::read(file.as_deref(), config::environment::of_process()).and_then(|base| base.resolve(&[]));
     base.map_or(given, |loaded| loaded.config.daemon.control_socket)
 }
 

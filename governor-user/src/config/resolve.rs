@@ -111,6 +111,9 @@ pub struct KernelConfig {
     pub pins: Option<PinOptions>,
 }
 
+/// Longest path of a Unix socket in bytes: what the kernel has room for, less the zero at its end.
+const MOST_SOCKET_PATH: usize = 107;
+
 /// Resolves effective settings.
 ///
 /// # Errors
@@ -158,12 +161,20 @@ fn node(reader: &mut Reader<'_>) -> NodePolicy {
 
 fn daemon(reader: &mut Reader<'_>) -> DaemonConfig {
     let named = |text: String| (!text.is_empty()).then_some(text);
+    let (socket, control_socket) = (socket(reader, "daemon.socket"), socket(reader, "daemon.control_socket"));
+    let metrics_socket = (!reader.text("daemon.metrics_socket").is_empty()).then(|| self::socket(reader, "daemon.metrics_socket"));
+    if socket == control_socket {
+        reader.problem("daemon.control_socket", "proxies and the control API need different sockets".to_owned());
+    }
+    if metrics_socket.as_ref().is_some_and(|path| [&socket, &control_socket].contains(&path)) {
+        reader.problem("daemon.metrics_socket", "metrics need a socket of their own".to_owned());
+    }
     DaemonConfig {
-        socket: reader.text("daemon.socket").into(),
+        socket,
         socket_mode: reader.mode("daemon.socket_mode"),
         socket_group: named(reader.text("daemon.socket_group")),
         allow_users: reader.list("daemon.allow_users"),
-        control_socket: reader.text("daemon.control_socket").into(),
+        control_socket,
         control_mode: reader.mode("daemon.control_mode"),
         control_group: named(reader.text("daemon.control_group")),
         state_dir: reader.text("daemon.state_dir").into(),
@@ -175,11 +186,20 @@ fn daemon(reader: &mut Reader<'_>) -> DaemonConfig {
             Some(Value::Listen(address)) => *address,
             _ => None,
         },
-        metrics_socket: named(reader.text("daemon.metrics_socket")).map(PathBuf::from),
+        metrics_socket,
         max_sessions: reader.integer("daemon.max_sessions"),
         max_sessions_per_uid: reader.integer("daemon.max_sessions_per_uid"),
         drain_timeout: reader.duration("daemon.drain_timeout"),
     }
+}
+
+fn socket(reader: &mut Reader<'_>, key: &str) -> PathBuf {
+    let path = reader.text(key);
+    if !(1..=MOST_SOCKET_PATH).contains(&path.len()) {
+        let length = path.len();
+        reader.problem(key, format!("a Unix socket's path has 1 to {MOST_SOCKET_PATH} bytes, this one {length}"));
+    }
+    path.into()
 }
 
 fn kernel(reader: &mut Reader<'_>) -> KernelConfig {
@@ -265,6 +285,19 @@ mod tests {
         assert_eq!(rule("[pools.a]\nfair_share = \"max-min\"\n"), max_min(Headroom::PerMille(40)));
         assert_eq!(rule("[pools.a]\nfair_share = \"max-min\"\nheadroom = 0\n"), max_min(Headroom::Slots(0)));
         assert_eq!(rule("[pools.a]\nheadroom = 8\n"), FairShare::Off);
+    }
+
+    #[test]
+    fn a_socket_has_a_path_that_the_kernel_takes() {
+        let path = |length: usize| "/".repeat(length);
+        for key in ["socket", "control_socket"] {
+            load(&format!("[daemon]\n{key} = \"{}\"\n", path(107))).unwrap();
+            for length in [0, 108, 124] {
+                let error = load(&format!("[daemon]\n{key} = \"{}\"\n", path(length))).unwrap_err();
+                assert!(error.contains(":2: ") && error.contains(&format!("this one {length}")), "{error}");
+            }
+        }
+        assert!(load("[daemon]\nsocket = \"/a\"\ncontrol_socket = \"/a\"\n").unwrap_err().contains("different"));
     }
 
     fn members(count: usize, length: usize) -> String {

@@ -7,6 +7,7 @@ use crate::daemon::view::View;
 use crate::kernel::view::{Health, HookEvent, HookView, Observation, PinState, PinsView, SourceView};
 use crate::own_namespaces::proc_is_ours;
 use crate::wording::counted;
+use std::path::PathBuf;
 
 /// Everything, the kernel's part first.
 #[must_use]
@@ -88,6 +89,17 @@ fn stored(state: &StateHealth) -> Vec<Check> {
         check(&format!("state {}", one.file), CheckStatus::Warn, detail, Some("see what is in it, then remove it"))
     });
     unstored.chain(damaged).collect()
+}
+
+/// Sockets whose file is gone or another's.
+#[must_use]
+pub fn sockets(missing: &[(&str, PathBuf)]) -> Vec<Check> {
+    let gone = missing.iter().map(|(key, path)| {
+        let detail =
+            format!("{} is gone, or it is not governord's any more: nothing can connect to it", path.display());
+        check(key, CheckStatus::Fail, detail, Some("governorctl reload, or SIGHUP, makes it again"))
+    });
+    gone.collect()
 }
 
 /// Proxies without a pid here: their end is seen by their connection only.

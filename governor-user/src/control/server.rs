@@ -330,7 +330,9 @@ async fn doctor(State(handle): State<Handle>) -> Answer<Vec<api::Check>> {
     let tuner = handle.tuner().view().await;
     let settings = handle.settings().lock().await;
     let state = views::state_health(handle.state());
-    Ok(Json(super::doctor::checks(&view, &handle.observation(), tuner.as_ref(), &state, &settings)))
+    let mut checks = super::doctor::checks(&view, &handle.observation(), tuner.as_ref(), &state, &settings);
+    checks.extend(super::doctor::sockets(&handle.sockets().missing()));
+    Ok(Json(checks))
 }
 
 /// Names the caller if it may write.

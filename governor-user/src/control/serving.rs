@@ -6,7 +6,6 @@ mod slots;
 pub use self::slots::MOST_CONNECTIONS;
 use self::slots::{Busy, Slot, Slots};
 use super::server::Caller;
-use crate::proxy::listener::SocketFile;
 use crate::proxy::peer::Peer;
 use axum::Router;
 use axum::body::Body;
@@ -44,8 +43,7 @@ const BODY_BYTES: usize = 64 * 1024;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves these routes on a Unix socket until the daemon ends; each request names its caller.
-pub async fn unix(listener: UnixListener, file: SocketFile, routes: Router) {
-    let _file = file;
+pub async fn unix(listener: UnixListener, routes: Router) {
     serve(listener, routes).await;
 }
 

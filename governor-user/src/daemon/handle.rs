@@ -7,6 +7,7 @@ use super::members::MemberRefused;
 use super::members::levers::Place;
 use super::messages::{Ask, Message};
 use super::settings::Settings;
+use super::sockets::Sockets;
 use super::view::View;
 use crate::config::Config;
 use crate::control::api;
@@ -17,7 +18,7 @@ use crate::state::{StateDir, Stored};
 use crate::tuner::Tuner;
 use governor_engine::snapshot::LeaseView;
 use governor_engine::time::Instant;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
 /// The daemon as its surfaces see it. Every question is `None` once the driver has ended.
@@ -30,6 +31,7 @@ pub struct Handle {
     recorder: Recorder,
     tuner: Tuner,
     state: StateDir,
+    sockets: Arc<StdMutex<Sockets>>,
     started: Instant,
 }
 
@@ -46,7 +48,8 @@ impl Handle {
         started: Instant,
     ) -> Self {
         let state = settings.state().clone();
-        Self { driver, seen, reports, settings: Arc::new(Mutex::new(settings)), recorder, tuner, state, started }
+        let (settings, sockets) = (Arc::new(Mutex::new(settings)), Arc::default());
+        Self { driver, seen, reports, settings, recorder, tuner, state, sockets, started }
     }
 
     /// Everything at a glance.
@@ -150,6 +153,11 @@ impl Handle {
     #[must_use]
     pub fn state(&self) -> &StateDir {
         &self.state
+    }
+
+    /// The Unix sockets that are served.
+    pub fn sockets(&self) -> MutexGuard<'_, Sockets> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When the daemon started.

@@ -43,6 +43,7 @@ pub mod ring;
 pub mod settings;
 pub mod signals;
 pub mod sites;
+pub mod sockets;
 pub mod translate;
 pub mod turns;
 mod unprivileged;
@@ -54,9 +55,9 @@ use crate::control::{self, serving};
 use crate::kernel::{self, Plane};
 use crate::metrics::{self, Recorder};
 use crate::overload;
-use crate::proxy::accept;
+use crate::proxy::accept::Accept;
 use crate::proxy::census::{Bounds, Census};
-use crate::proxy::listener::{self, BACKLOG, BoundSocket};
+use crate::proxy::listener::BACKLOG;
 use crate::proxy::peer::Allowed;
 use crate::tuner::Tuner;
 use anyhow::{Context, Result};
@@ -75,6 +76,7 @@ use page::SignalPage;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use settings::Settings;
 use signals::Signals;
+use sockets::SocketConfig;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -102,10 +104,13 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
     let allowed = Allowed::from_names(&daemon.allow_users)?;
     let state = settings.state().clone();
 
-    let proxies = listener::bind(&daemon.socket, daemon.socket_mode, daemon.socket_group.as_deref())
+    let (proxy_socket, control_socket) = (SocketConfig::of_proxies(daemon), SocketConfig::of_control(daemon));
+    let proxies = proxy_socket
+        .bind()
         .context("the proxy socket cannot be opened")
         .map_err(|error| unprivileged::advise(error, daemon))?;
-    let control = listener::bind(&daemon.control_socket, daemon.control_mode, daemon.control_group.as_deref())
+    let control = control_socket
+        .bind()
         .context("the control socket cannot be opened")
         .map_err(|error| unprivileged::advise(error, daemon))?;
     let scrapes = match daemon.metrics_listen {
@@ -121,11 +126,10 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
         }
         None => None,
     };
-    let scrapes_by_file = daemon.metrics_socket.as_ref().map(|path| {
-        listener::bind(path, daemon.control_mode, daemon.control_group.as_deref())
-            .context("the metrics socket cannot be opened")
-    });
-    let scrapes_by_file = scrapes_by_file.transpose()?;
+    let scrapes_by_file = match SocketConfig::of_metrics(daemon) {
+        Some(socket) => Some((socket.bind().context("the metrics socket cannot be opened")?, socket)),
+        None => None,
+    };
     if let Some(cap) = somaxconn().filter(|cap| *cap < BACKLOG.into()) {
         tracing::warn!(
             "the daemon's own listeners are clamped to a backlog of {cap}, not {BACKLOG}: net.core.somaxconn"
@@ -169,15 +173,18 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
         Tuner::spawn(config.tuner.clone(), &state, seen.clone(), reports.clone(), recorder.clone(), inbox.downgrade());
     let handle = Handle::new(inbox.clone(), seen, reports, settings, recorder, tuner.clone(), started);
 
-    let census = Census::new(session_bounds(daemon));
-    tokio::spawn(accept::proxies(proxies, allowed, census, inbox.clone(), first_session));
-    let BoundSocket { listener, file } = control;
-    tokio::spawn(serving::unix(listener, file, control::server::routes(handle.clone())));
+    let accept = Accept::new(allowed, Census::new(session_bounds(daemon)), inbox.clone(), first_session);
+    handle.sockets().serve(proxy_socket, proxies, move |listener| tokio::spawn(accept.clone().proxies(listener)));
+    let routes = control::server::routes(handle.clone());
+    handle.sockets().serve(control_socket, control, move |listener| {
+        tokio::spawn(serving::unix(listener, routes.clone()))
+    });
     if let Some(listener) = scrapes {
         tokio::spawn(serving::tcp(listener, metrics::serve::routes(handle.clone())));
     }
-    if let Some(BoundSocket { listener, file }) = scrapes_by_file {
-        tokio::spawn(serving::unix(listener, file, metrics::serve::routes(handle.clone())));
+    if let Some((bound, socket)) = scrapes_by_file {
+        let routes = metrics::serve::routes(handle.clone());
+        handle.sockets().serve(socket, bound, move |listener| tokio::spawn(serving::unix(listener, routes.clone())));
     }
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -200,6 +207,8 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
     } else {
         plane.stop();
     }
+    // They hold the handle, and the handle holds them.
+    handle.sockets().close();
     state.finish();
     ended.context("the driver panicked")?;
     tracing::info!("governord has stopped");

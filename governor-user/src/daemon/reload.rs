@@ -6,6 +6,7 @@ use super::clock;
 use super::handle::Handle;
 use super::notify;
 use super::settings::Changed;
+use super::sockets::Restored;
 use crate::config::ConfigError;
 use crate::control::api;
 use crate::control::views;
@@ -42,7 +43,22 @@ pub async fn reload(handle: &Handle, by: &str) -> Result<api::Reload, ReloadErro
     reloaded
 }
 
+/// Makes sockets again whose files are gone, whatever the configuration is like; what to say of them.
+async fn restore_sockets(handle: &Handle, by: &str) -> Vec<String> {
+    let Restored { made, failed } = handle.sockets().restore();
+    for path in &made {
+        tracing::warn!(path, "the file of a socket was gone, and the socket is made again");
+        handle.record(event(by, "socket-restored", path, &Value::Null, &Value::Null, None)).await;
+    }
+    for why in &failed {
+        tracing::error!("{why}");
+    }
+    let made = made.into_iter().map(|path| format!("the socket {path} was gone and is made again"));
+    made.chain(failed).collect()
+}
+
 async fn apply(handle: &Handle, by: &str) -> Result<api::Reload, ReloadError> {
+    let mut warnings = restore_sockets(handle, by).await;
     // Locked until all is in force: a setting changed meanwhile must not be undone by an older policy.
     let mut settings = handle.settings().lock().await;
     let changed = match settings.reload(&clock::wall_time()) {
@@ -61,8 +77,8 @@ async fn apply(handle: &Handle, by: &str) -> Result<api::Reload, ReloadError> {
         tracing::warn!("{warning}");
     }
     handle.obey(&loaded.config).await.ok_or(ReloadError::Stopping)?;
-    let answer =
-        api::Reload { changes: changed.iter().map(views::reload_change).collect(), warnings: loaded.warnings.clone() };
+    warnings.extend_from_slice(&loaded.warnings);
+    let answer = api::Reload { changes: changed.iter().map(views::reload_change).collect(), warnings };
     drop(settings);
     let pending: Vec<String> = changed.iter().filter(|one| one.is_pending).map(|one| one.path.join(".")).collect();
     if !pending.is_empty() {

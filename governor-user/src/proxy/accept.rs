@@ -1,7 +1,6 @@
 //! Accepts proxies: who may connect, how many, and what a refused one is sent. Knows nothing of sessions but how to start one.
 
-use super::census::Census;
-use super::listener::BoundSocket;
+use super::census::{Census, Place};
 use super::outbox::Unread;
 use super::peer::{Allowed, Peer};
 use super::session;
@@ -12,31 +11,42 @@ use governor_common::wire::reply::{ErrorCode, Reply};
 use governor_engine::id::SessionId;
 use std::fs::File;
 use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::net::UnixStream;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::Sender;
 
 /// Pause after the system had no descriptor or no memory for a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts proxies for as long as the daemon runs.
-pub async fn proxies(
-    socket: BoundSocket,
+/// What accepting needs. Clones share their bounds and the numbers of sessions.
+#[derive(Clone, Debug)]
+pub struct Accept {
     allowed: Allowed,
     census: Census,
+    unread: Unread,
     driver: Sender<Message>,
-    mut next_session: u64,
-) {
+    next_session: Arc<AtomicU64>,
+}
+
+impl Accept {
+    /// Accepts these users within the census's bounds; sessions are numbered from `first_session`.
+    #[must_use]
+    pub fn new(allowed: Allowed, census: Census, driver: Sender<Message>, first_session: u64) -> Self {
+        Self { allowed, census, unread: Unread::default(), driver, next_session: Arc::new(first_session.into()) }
+    }
+
+    /// Accepts proxies on this listener until it is aborted.
+    pub async fn proxies(self, listener: UnixListener) {
     let mut spare = File::open("/dev/null").ok();
     let mut refusals = LogLimit::default();
-    let unread = Unread::default();
     loop {
-        match socket.listener.accept().await {
-            Ok((stream, _)) => match admit(&stream, &allowed, &census) {
+        match listener.accept().await {
+            Ok((stream, _)) => match admit(&stream, &self.allowed, &self.census) {
                 Ok((peer, place)) => {
-                    let session = SessionId(next_session);
-                    next_session += 1;
-                    tokio::spawn(session::serve(stream, session, peer, place, unread.clone(), driver.clone()));
+                    let session = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
+                    tokio::spawn(session::serve(stream, session, peer, place, self.unread.clone(), self.driver.clone()));
                 }
                 Err(refusal) => {
                     if let Some(left_out) = refusals.allow(Instant::now()) {
@@ -50,7 +60,7 @@ pub async fn proxies(
                 tracing::error!(%error, "proxies cannot be accepted now");
                 // The spare descriptor lets one waiting proxy in, to be closed: it learns at once and falls back.
                 drop(spare.take());
-                if let Ok(turned_away) = tokio::time::timeout(PAUSE, socket.listener.accept()).await {
+                if let Ok(turned_away) = tokio::time::timeout(PAUSE, listener.accept()).await {
                     drop(turned_away);
                 }
                 spare = File::open("/dev/null").ok();
@@ -59,8 +69,9 @@ pub async fn proxies(
         }
     }
 }
+}
 
-fn admit(stream: &UnixStream, allowed: &Allowed, census: &Census) -> Result<(Peer, super::census::Place), String> {
+fn admit(stream: &UnixStream, allowed: &Allowed, census: &Census) -> Result<(Peer, Place), String> {
     let peer = Peer::of(stream).map_err(|error| format!("{error:#}"))?;
     if !allowed.permits(&peer) {
         return Err(format!("uid {} is not in daemon.allow_users", peer.uid));
