@@ -162,7 +162,8 @@ fn node(reader: &mut Reader<'_>) -> NodePolicy {
 fn daemon(reader: &mut Reader<'_>) -> DaemonConfig {
     let named = |text: String| (!text.is_empty()).then_some(text);
     let (socket, control_socket) = (socket(reader, "daemon.socket"), socket(reader, "daemon.control_socket"));
-    let metrics_socket = (!reader.text("daemon.metrics_socket").is_empty()).then(|| self::socket(reader, "daemon.metrics_socket"));
+    let metrics_socket =
+        (!reader.text("daemon.metrics_socket").is_empty()).then(|| self::socket(reader, "daemon.metrics_socket"));
     if socket == control_socket {
         reader.problem("daemon.control_socket", "proxies and the control API need different sockets".to_owned());
     }

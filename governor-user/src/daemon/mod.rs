@@ -176,9 +176,9 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
     let accept = Accept::new(allowed, Census::new(session_bounds(daemon)), inbox.clone(), first_session);
     handle.sockets().serve(proxy_socket, proxies, move |listener| tokio::spawn(accept.clone().proxies(listener)));
     let routes = control::server::routes(handle.clone());
-    handle.sockets().serve(control_socket, control, move |listener| {
-        tokio::spawn(serving::unix(listener, routes.clone()))
-    });
+    handle
+        .sockets()
+        .serve(control_socket, control, move |listener| tokio::spawn(serving::unix(listener, routes.clone())));
     if let Some(listener) = scrapes {
         tokio::spawn(serving::tcp(listener, metrics::serve::routes(handle.clone())));
     }

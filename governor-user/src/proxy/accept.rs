@@ -39,36 +39,43 @@ impl Accept {
 
     /// Accepts proxies on this listener until it is aborted.
     pub async fn proxies(self, listener: UnixListener) {
-    let mut spare = File::open("/dev/null").ok();
-    let mut refusals = LogLimit::default();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => match admit(&stream, &self.allowed, &self.census) {
-                Ok((peer, place)) => {
-                    let session = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
-                    tokio::spawn(session::serve(stream, session, peer, place, self.unread.clone(), self.driver.clone()));
-                }
-                Err(refusal) => {
-                    if let Some(left_out) = refusals.allow(Instant::now()) {
-                        tracing::warn!(left_out, "a proxy was turned away: {refusal}");
+        let mut spare = File::open("/dev/null").ok();
+        let mut refusals = LogLimit::default();
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => match admit(&stream, &self.allowed, &self.census) {
+                    Ok((peer, place)) => {
+                        let session = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
+                        tokio::spawn(session::serve(
+                            stream,
+                            session,
+                            peer,
+                            place,
+                            self.unread.clone(),
+                            self.driver.clone(),
+                        ));
                     }
-                    deny(&stream, &refusal);
+                    Err(refusal) => {
+                        if let Some(left_out) = refusals.allow(Instant::now()) {
+                            tracing::warn!(left_out, "a proxy was turned away: {refusal}");
+                        }
+                        deny(&stream, &refusal);
+                    }
+                },
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    tracing::error!(%error, "proxies cannot be accepted now");
+                    // The spare descriptor lets one waiting proxy in, to be closed: it learns at once and falls back.
+                    drop(spare.take());
+                    if let Ok(turned_away) = tokio::time::timeout(PAUSE, listener.accept()).await {
+                        drop(turned_away);
+                    }
+                    spare = File::open("/dev/null").ok();
+                    tokio::time::sleep(PAUSE).await;
                 }
-            },
-            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-            Err(error) => {
-                tracing::error!(%error, "proxies cannot be accepted now");
-                // The spare descriptor lets one waiting proxy in, to be closed: it learns at once and falls back.
-                drop(spare.take());
-                if let Ok(turned_away) = tokio::time::timeout(PAUSE, listener.accept()).await {
-                    drop(turned_away);
-                }
-                spare = File::open("/dev/null").ok();
-                tokio::time::sleep(PAUSE).await;
             }
         }
     }
-}
 }
 
 fn admit(stream: &UnixStream, allowed: &Allowed, census: &Census) -> Result<(Peer, Place), String> {
