@@ -168,6 +168,9 @@ fn a_right_that_holders_need_is_named() {
         let shown = String::from_utf8(daemon.ctl(arguments).stdout).unwrap();
         assert!(shown.contains(reason), "{arguments:?}: {shown}");
     }
+    let enforced = daemon.ctl(&["tune", "enforce", &format!("127.77.0.9:{port}")]);
+    let shown = String::from_utf8(enforced.stdout).unwrap();
+    assert!(shown.contains("it cannot be tuned") && shown.contains(reason), "{shown}");
     let status = daemon.get("/v1/status");
     assert!(status["degraded"].to_string().contains(reason), "{status:#}");
     assert!(daemon.stop().success());

@@ -5,7 +5,7 @@ use crate::{
     world::namespace,
 };
 use serde_json::Value;
-use support::{daemon::Daemon, netns::Netns, peer::Peer};
+use support::{cgroup::Cgroup, daemon::Daemon, netns::Netns, peer::Peer};
 
 const RATE: u32 = 2000;
 const CLIENTS: u32 = 200;
@@ -83,12 +83,15 @@ fn one_listener_is_enforced_and_restored_and_no_other() {
 fn a_listener_is_named_by_its_process_cgroup_or_cookie() {
     let _machine = support::alone();
     let Some(namespace) = namespace() else { return };
-    let ((one, port), (_other, other)) = (server(&namespace), server(&namespace));
+    let group = Cgroup::create("tuned").expect("root may");
+    let mut one = Peer::start_in(&namespace, &group);
+    let port = one.listen(ADDRESS, 5);
+    let (_other, other) = server(&namespace);
     let daemon = setup("127.77.0.99:1", "", "").env("GOVERNOR_TUNER_MODE", "observe").start();
     watches(&daemon, &namespace, 2);
     let modes = || [port, other].map(|port| row(&daemon, &namespace, port)["mode"].as_str().unwrap().to_owned());
     let cookie = format!("cookie:{}", row(&daemon, &namespace, port)["cookie"]);
-    for which in [&[cookie.as_str()][..], &["--pid", &one.pid().to_string()]] {
+    for which in [&[cookie.as_str()][..], &["--pid", &one.pid().to_string()], &["--cgroup", group.path()]] {
         ctl(&daemon, &[&["tune", "enforce"], which].concat());
         assert_eq!(modes(), ["enforce", "observe"], "{which:?}");
         ctl(&daemon, &[&["tune", "clear"], which].concat());

@@ -318,10 +318,10 @@ pub(super) enum Switch {
 /// What the tuner can be told.
 #[derive(Debug, Subcommand)]
 pub(super) enum TuneOrder {
-    /// Raise the backlog of single listeners where that helps, whatever the configuration says; kept across restarts
+    /// Raise the backlog of single listeners where that helps; overrides the configuration, kept across restarts
     #[command(group(named()))]
     Enforce(Which),
-    /// Only say what would be done about single listeners, whatever the configuration says; kept across restarts
+    /// Only report what the tuner would do about single listeners; overrides the configuration, kept across restarts
     #[command(group(named()))]
     Observe(Which),
     /// Take away what enforce or observe set, named as `tune` lists it: the configuration holds again

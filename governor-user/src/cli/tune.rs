@@ -83,15 +83,23 @@ fn set_mode(ctl: &Ctl, which: Which, mode: &str) -> Result<Answer, Error> {
     }))
 }
 
-/// What holds for each listener that is there.
+/// The mode and backlog of each present listener, and what prevents tuning.
 fn modes(done: &TunerOrdered) -> String {
+    if let Some(why) = &done.unavailable {
+        return format!("no backlog is tuned now: {}\n", printable(why));
+    }
     if done.listeners.is_empty() {
-        return "no listener that is there now fits\n".to_owned();
+        return "no present listener matches\n".to_owned();
     }
     let line = |one: &TunerOutcome| {
+        let obstacle = one.failure.as_ref().map(|why| format!("; it cannot be tuned: {}", printable(why)));
         format!(
-            "{} in network namespace {}: mode {}, backlog {}\n",
-            one.listener, one.listener.netns, one.mode, one.after
+            "{} in network namespace {}: mode {}, backlog {}{}\n",
+            one.listener,
+            one.listener.netns,
+            one.mode,
+            one.after,
+            obstacle.unwrap_or_default()
         )
     };
     done.listeners.iter().map(line).collect()
@@ -344,9 +352,14 @@ mod tests {
         0.0.0.0:443 in network namespace 4026531840: backlog 5 as its owner asked; left alone now
         0.0.0.0:443 in network namespace 4026531840: not restored: it is gone
         ");
-        let first = TunerOrdered { listeners: ordered().listeners[..1].to_vec(), ..TunerOrdered::default() };
-        insta::assert_snapshot!(modes(&first), @"0.0.0.0:443 in network namespace 4026531840: mode enforce, backlog 5");
-        assert_eq!(modes(&TunerOrdered::default()), "no listener that is there now fits\n");
+        insta::assert_snapshot!(modes(&ordered()), @"
+        0.0.0.0:443 in network namespace 4026531840: mode enforce, backlog 5
+        0.0.0.0:443 in network namespace 4026531840: mode enforce, backlog 5
+        0.0.0.0:443 in network namespace 4026531840: mode enforce, backlog 64; it cannot be tuned: it is gone
+        ");
+        assert_eq!(modes(&TunerOrdered::default()), "no present listener matches\n");
+        let unavailable = TunerOrdered { unavailable: Some("tier procfs".into()), ..ordered() };
+        assert_eq!(modes(&unavailable), "no backlog is tuned now: tier procfs\n");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! and what another listener handed on is told apart, which the depth alone could not. A listener older than the programs
 //! counts from first sight, with what was in its queue then; a [`Note`] of that outlives the daemon if the counts do.
 //!
-//! A cookie names a socket and not one life of a listener: `shutdown()` and `listen()` end a generation and begin the next.
+//! A cookie names a socket, not one generation of a listener: `shutdown()` and `listen()` end a generation and begin the next.
 //! Totals go on over generations. The programs keep their counters while the entry lives; where the entry was replaced, what
 //! it had counted is carried ([`Carried`]), and a listener that is not there for a while is set aside and not forgotten.
 
@@ -25,7 +25,7 @@ use std::{
 /// skip a socket while its bucket changes.
 const MISSES: u8 = 2;
 
-/// Listeners set aside while they do not listen; of more, the one that stopped longest ago is forgotten.
+/// Paused listeners that are remembered; beyond that the one that stopped first is dropped.
 const MOST_PAUSED: usize = 1000;
 
 /// Identity of a listener: its cookie, or its inode where there is no cookie.
@@ -167,7 +167,7 @@ struct Track {
     base: Option<i64>,
     /// Whether BPF counts it now.
     counted: bool,
-    /// What its entry said last, if that is not carried yet.
+    /// The last values of its entry, if they are not in `carried` yet.
     entry: Option<Counted>,
     carried: Carried,
     enqueued: u64,
@@ -423,7 +423,7 @@ impl Track {
         Listener { inode: self.row.inode, netns, cookie }
     }
 
-    /// What was counted over all generations, of what the entry says now. An entry whose counts fell is another one.
+    /// Adds the counts of earlier generations to the current values of the entry. Counts that fell mean a new entry.
     fn over_generations(&mut self, now: Counted) -> Counted {
         if let Some(last) = self.entry.filter(|last| now.fell_since(last)) {
             self.carried.add(&last);
@@ -481,7 +481,7 @@ fn arrived(counted: Counted, base: i64, left_and_there: u64) -> u64 {
     left_and_there.saturating_sub(later.moved).clamp(least, total(later).max(least))
 }
 
-/// How far a counter of 32 bits rose, which wraps. One that seems to have risen by more than half of its range was set back.
+/// The increase of a 32-bit counter that wraps. An increase of more than half of its range means that it was reset to 0.
 fn rise(before: u32, now: u32) -> u64 {
     let rise = now.wrapping_sub(before);
     u64::from(if rise > u32::MAX / 2 { now } else { rise })

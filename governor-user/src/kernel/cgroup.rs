@@ -38,7 +38,7 @@ pub(crate) enum Group {
     At(String),
     /// A group whose folder is gone while sockets of it live on.
     Gone,
-    /// The v2 root of a hybrid host, or no id: says nothing about whose socket it is.
+    /// The v2 root of a hybrid host, no id, or an id that is not known while the tree cannot be read: the owner is unknown.
     Unattributed,
 }
 
@@ -51,6 +51,11 @@ pub(crate) struct Cgroups {
     /// Ids that the last reading of the tree did not find: asking again is useless until the next audit.
     gone: BTreeSet<u64>,
     not_before: Option<Instant>,
+    /// Why the last reading of the tree was incomplete. Known paths are kept then, and no id is taken for one of a
+    /// removed group.
+    failure: Option<String>,
+    /// It was incomplete because there are more than [`MOST_FOLDERS`].
+    truncated: bool,
 }
 
 impl Cgroups {
@@ -62,16 +67,26 @@ impl Cgroups {
             (Some(root), _) => Hierarchy::Unified(root.to_owned()),
             (None, found) => found,
         };
-        let mut cgroups =
-            Self { hierarchy, root_id: 0, paths: BTreeMap::new(), gone: BTreeSet::new(), not_before: None };
+        let mut cgroups = Self {
+            hierarchy,
+            root_id: 0,
+            paths: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            not_before: None,
+            failure: None,
+            truncated: false,
+        };
         cgroups.refresh();
         cgroups
     }
 
-    /// Makes sure that the table covers `ids`: reads the tree again when one is new, at most 5 % of the time.
+    /// Makes sure that the table covers `ids`: reads the tree again when an id is new or the last reading failed, at most 5 %
+    /// of the time.
     pub(crate) fn learn(&mut self, ids: &BTreeSet<u64>, now: Instant) {
         let known = |id: &u64| *id == 0 || self.paths.contains_key(id) || self.gone.contains(id);
-        if ids.iter().all(known) || self.not_before.is_some_and(|then| now < then) {
+        // A tree that is too large is too large the next time too.
+        let complete = (self.failure.is_none() || self.truncated) && ids.iter().all(known);
+        if complete || self.not_before.is_some_and(|then| now < then) {
             return;
         }
         self.refresh();
@@ -82,24 +97,63 @@ impl Cgroups {
     /// Reads the tree again; called at audits, so that removed folders are noticed too.
     pub(crate) fn refresh(&mut self) {
         self.gone.clear();
+        self.truncated = false;
         let Some(root) = self.root().map(Path::to_owned) else { return };
-        let mut paths = BTreeMap::new();
-        self.root_id = fs::metadata(&root).map_or(0, |folder| folder.ino());
-        paths.insert(self.root_id, "/".to_owned());
+        match self.read_tree(root) {
+            Ok((paths, failure)) => {
+                if failure.is_none() || self.paths.len() > 2 * MOST_FOLDERS {
+                    self.paths = paths;
+                } else {
+                    self.paths.extend(paths);
+                }
+                self.failure = failure;
+            }
+            Err(reason) => self.failure = Some(reason),
+        }
+    }
+
+    /// The paths of all folders, and why some are missing.
+    ///
+    /// # Errors
+    /// The root cannot be read, or another file system is mounted there.
+    fn read_tree(&mut self, root: PathBuf) -> Result<(BTreeMap<u64, String>, Option<String>), String> {
+        let cannot = |folder: &Path, error: &io::Error| format!("{} cannot be read: {error}", folder.display());
+        let root_id = fs::metadata(&root).map_err(|error| cannot(&root, &error))?.ino();
+        // An unmounted cgroup2 leaves an empty folder of another file system, which would mean that all groups are removed.
+        if self.root_id != 0 && root_id != self.root_id {
+            return Err(format!("{} is not the cgroup2 mount that was found at the start", root.display()));
+        }
+        self.root_id = root_id;
+        let mut paths = BTreeMap::from([(root_id, "/".to_owned())]);
+        let mut failure = None;
         let mut open = vec![(root, String::new())];
         while let Some((folder, path)) = open.pop() {
-            // A folder that vanished during the walk has no children any more.
-            let Ok(children) = subfolders(&folder) else { continue };
+            let children = match subfolders(&folder) {
+                Ok(children) => children,
+                // A folder that vanished during the walk has no children any more.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_empty() => continue,
+                Err(error) => {
+                    failure.get_or_insert_with(|| cannot(&folder, &error));
+                    continue;
+                }
+            };
             for (name, id) in children {
                 let below = format!("{path}/{name}");
                 open.push((folder.join(&name), below.clone()));
                 paths.insert(id, below);
             }
             if paths.len() > MOST_FOLDERS {
+                self.truncated = true;
+                failure = Some(format!("there are more than {MOST_FOLDERS} cgroups"));
                 break;
             }
         }
-        self.paths = paths;
+        Ok((paths, failure))
+    }
+
+    /// Why the last reading of the tree was incomplete; `None` when it was complete.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
     }
 
     /// What `id` means.
@@ -108,7 +162,11 @@ impl Cgroups {
         if id == 0 || root_of_everyone || self.hierarchy == Hierarchy::Legacy {
             return Group::Unattributed;
         }
-        self.paths.get(&id).map_or(Group::Gone, |path| Group::At(path.clone()))
+        match self.paths.get(&id) {
+            Some(path) => Group::At(path.clone()),
+            None if self.failure.is_some() => Group::Unattributed,
+            None => Group::Gone,
+        }
     }
 
     /// Why per-cgroup counts cannot be given at all, if so.
@@ -215,7 +273,15 @@ mod tests {
     fn table(hierarchy: Hierarchy, groups: &[(u64, &str)]) -> Cgroups {
         let mut paths = BTreeMap::from([(1, "/".to_owned())]);
         paths.extend(groups.iter().map(|(id, path)| (*id, (*path).to_owned())));
-        Cgroups { hierarchy, root_id: 1, paths, gone: BTreeSet::new(), not_before: None }
+        Cgroups {
+            hierarchy,
+            root_id: 1,
+            paths,
+            gone: BTreeSet::new(),
+            not_before: None,
+            failure: None,
+            truncated: false,
+        }
     }
 
     #[test]
@@ -248,5 +314,31 @@ mod tests {
         let after = fs::metadata(&folder).unwrap().ino();
         assert_eq!(cgroups.group(before), Group::Gone);
         assert_eq!(cgroups.group(after), Group::At("/g".into()));
+    }
+
+    #[test]
+    fn groups_keep_their_paths_while_the_tree_cannot_be_read() {
+        let parent = tempfile::tempdir().unwrap();
+        let root = parent.path().join("cgroup");
+        let elsewhere = parent.path().join("elsewhere");
+        fs::create_dir_all(root.join("g")).unwrap();
+        let group = fs::metadata(root.join("g")).unwrap().ino();
+        let mut cgroups = Cgroups::detect(Some(&root));
+        let start = Instant::now();
+        let unknown = u64::MAX;
+
+        // The mount is gone: first nothing is there, then the empty folder below it.
+        fs::rename(&root, &elsewhere).unwrap();
+        cgroups.refresh();
+        assert!(cgroups.failure().unwrap().contains("No such file"), "{:?}", cgroups.failure());
+        fs::create_dir(&root).unwrap();
+        cgroups.learn(&BTreeSet::from([group, unknown]), start);
+        assert!(cgroups.failure().unwrap().contains("not the cgroup2 mount"), "{:?}", cgroups.failure());
+        assert_eq!((cgroups.group(group), cgroups.group(unknown)), (Group::At("/g".into()), Group::Unattributed));
+
+        fs::remove_dir(&root).unwrap();
+        fs::rename(&elsewhere, &root).unwrap();
+        cgroups.learn(&BTreeSet::from([group]), start + Duration::from_secs(60));
+        assert_eq!((cgroups.failure(), cgroups.group(unknown)), (None, Group::Gone));
     }
 }

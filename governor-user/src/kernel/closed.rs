@@ -15,13 +15,13 @@ const MOST_PLACES: usize = 1000;
 pub(crate) struct Closed {
     places: BTreeMap<(u64, u16, IpAddr), Place>,
     closings: u64,
-    /// What entries say that are there, by cookie: so much of it is counted.
+    /// The part of each present entry that is counted already, by cookie.
     counted: BTreeMap<u64, Ended>,
-    /// The first reading was taken: what an adopted entry says there was before this run.
+    /// The first reading was taken. Its entries are adopted: their ended generations belong to the previous run.
     begun: bool,
 }
 
-/// What one entry tells of its generations that ended.
+/// Ended generations of one entry.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ended {
     times: u64,

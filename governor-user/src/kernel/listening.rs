@@ -1,4 +1,4 @@
-//! What a listening socket says of itself through a descriptor of it. An island of unsafe code for three calls that no crate
+//! Values that a listening socket reports through one of its descriptors. An island of unsafe code for three calls that no crate
 //! wraps: `TCP_INFO`, which tells the backlog the kernel holds for it, `SIOCGSKNS`, which opens its network namespace, and that
 //! namespace's cookie.
 

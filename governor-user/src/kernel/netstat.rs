@@ -194,7 +194,7 @@ impl Counters {
         track.is_some_and(|track| track.tried_at.is_none_or(|then| now.saturating_duration_since(then) >= PAUSE))
     }
 
-    /// A namespace is read now, with whatever outcome.
+    /// Notes an attempt to read a namespace, successful or not.
     pub(crate) fn tried(&mut self, netns: u64, now: Instant) {
         if let Some(track) = self.tracks.get_mut(&netns) {
             track.tried_at = Some(now);

@@ -20,7 +20,7 @@ pub(crate) struct Listener {
     pub(crate) inode: u64,
     /// Its namespace.
     pub(crate) netns: u64,
-    /// Its cookie, where the table tells it. An inode number is given to another socket some time, a cookie never.
+    /// Its cookie, where the table has it. The kernel reuses inode numbers, but never a cookie.
     pub(crate) cookie: Option<u64>,
 }
 
@@ -81,7 +81,7 @@ impl Holders {
         self.not_before = Some(now + PAUSE);
     }
 
-    /// Takes over what a walk found. One that did not work leaves what is known, for a while.
+    /// Takes over the result of a walk. A failed walk keeps the known holders for [`BELIEVED`].
     pub(crate) fn update(&mut self, walk: &mut Walk, now: Instant) {
         if walk.failed.is_some() {
             if self.believed_from.is_some_and(|then| now.saturating_duration_since(then) >= BELIEVED) {

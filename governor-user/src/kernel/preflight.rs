@@ -103,6 +103,16 @@ mod tests {
     }
 
     #[test]
+    fn each_right_that_holders_need_is_named() {
+        let (ptrace, search) = (CapabilitySet::SYS_PTRACE, CapabilitySet::DAC_READ_SEARCH);
+        assert_eq!(holders(CapabilitySet::empty()), "missing CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH");
+        assert_eq!(holders(ptrace), "missing CAP_DAC_READ_SEARCH");
+        assert_eq!(holders(search), "missing CAP_SYS_PTRACE");
+        assert_eq!(holders(CapabilitySet::DAC_OVERRIDE), "missing CAP_SYS_PTRACE");
+        assert!(holders(ptrace | CapabilitySet::DAC_OVERRIDE).contains("security module"));
+    }
+
+    #[test]
     fn the_missing_capability_is_named() {
         let needed = [(CapabilitySet::BPF, "CAP_BPF"), (CapabilitySet::PERFMON, "CAP_PERFMON")];
         assert_eq!(missing(CapabilitySet::empty(), &needed).as_deref(), Some("missing CAP_BPF and CAP_PERFMON"));

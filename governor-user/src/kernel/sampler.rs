@@ -24,7 +24,7 @@ use super::{
     privileged::Home,
     reconcile::{Reconciler, Stranded},
     sockdiag::SocketRow,
-    sources::{Source, Sources},
+    sources::{HOST, Source, Sources},
     suspicion::Suspicion,
     tier::{self, Ladder},
     tracepoint::Tracepoint,
@@ -214,6 +214,10 @@ impl Sampler {
         let counted = open.iter().flat_map(|open| open.keys()).chain(owned.iter().flat_map(|owned| owned.keys()));
         let ids = self.ledger.owners().chain(counted.copied()).collect();
         self.cgroups.learn(&ids, now);
+        match self.cgroups.failure() {
+            Some(reason) => drop(self.sources.failed(Source::Cgroups, HOST, reason, now)),
+            None => self.sources.works(Source::Cgroups, HOST),
+        }
         self.sources.settle(now);
         Ok(self.observation(open, owned.as_ref(), now))
     }

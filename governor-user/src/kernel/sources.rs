@@ -11,7 +11,7 @@ use std::{
 /// A source may fail for so long before the next one takes over: a table that changes during a dump is read at the next
 /// tick.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
-/// A source has recovered when it has worked for so long: one that comes and goes is one warning, not one a second.
+/// A source has recovered when it has worked for this long: an intermittent source causes one warning, not one a second.
 const RECOVERED: Duration = Duration::from_secs(2);
 /// Stands for the whole host where a source is not read by namespace.
 pub(crate) const HOST: u64 = 0;
@@ -33,6 +33,8 @@ pub(crate) enum Source {
     Audits,
     /// Processes and their descriptors.
     Walk,
+    /// The tree of cgroup folders.
+    Cgroups,
 }
 
 impl Source {
@@ -46,6 +48,7 @@ impl Source {
             Self::Counters => "namespace_counters",
             Self::Audits => "audits",
             Self::Walk => "process_walk",
+            Self::Cgroups => "cgroup_tree",
         }
     }
 
@@ -58,6 +61,7 @@ impl Source {
             Self::Counters => "the counters of network namespaces cannot be read",
             Self::Audits => "sockets cannot be scanned for audits",
             Self::Walk => "/proc cannot be walked",
+            Self::Cgroups => "the tree of cgroups cannot be read",
         }
     }
 
@@ -70,6 +74,7 @@ impl Source {
             Self::Counters => "their counters are unknown",
             Self::Audits => "counts are not compared with the kernel's",
             Self::Walk => "new network namespaces are not seen, and holders of listeners are unknown after 30 s",
+            Self::Cgroups => "known cgroups keep their paths; connections of others are counted under none",
         }
     }
 }

@@ -63,6 +63,11 @@ impl Entry {
         }
     }
 
+    /// Why its backlog cannot be set, as far as that is known.
+    pub(super) fn obstacle(&self) -> Option<String> {
+        Some(self.failure.clone()).filter(|failure| !failure.is_empty()).or_else(|| self.unseen.clone())
+    }
+
     /// As the control API shows it.
     pub(super) fn view(&self) -> api::TunedListener {
         let track = &self.track;
@@ -70,7 +75,7 @@ impl Entry {
             listener: self.name.clone(),
             mode: self.policy.mode.as_str().to_owned(),
             mode_set: self.mode_set,
-            obstacle: Some(self.failure.clone()).filter(|failure| !failure.is_empty()).or_else(|| self.unseen.clone()),
+            obstacle: self.obstacle(),
             state: match track.stance {
                 Stance::StoodDown => TunerState::StoodDown,
                 Stance::Reverted(_) => TunerState::Reverted,
@@ -98,6 +103,11 @@ pub(super) fn socket(listener: &ListenerView) -> Socket {
         inode: listener.inode,
         pids: listener.pids.clone(),
     }
+}
+
+/// Why no holder of a listener is seen, given what the last walk could not see; `None` where a holder is known.
+pub(super) fn unseen(listener: &ListenerView, blind: Option<&String>) -> Option<String> {
+    blind.filter(|_| listener.pids.is_empty() && listener.inode.is_some()).cloned()
 }
 
 /// What one observation says of its queue.

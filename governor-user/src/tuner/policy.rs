@@ -121,7 +121,7 @@ impl Track {
     /// One that an earlier life of the daemon raised to `set`, or left to an operator.
     pub(crate) fn resumed(original: u32, set: Option<u32>, stood_down: bool, backlog: u32, now: Instant) -> Self {
         let stance = if stood_down { Stance::StoodDown } else { Stance::Free };
-        // What an operator set is whatever the kernel holds; what was raised is compared with it.
+        // After a stand-down the kernel's value holds; a raised value is compared with it.
         let held = set.filter(|_| !stood_down).unwrap_or(backlog);
         Self { original, held, set, stance, ..Self::new(backlog, now) }
     }
@@ -214,12 +214,12 @@ impl Track {
         *self = Self { meter: std::mem::take(&mut self.meter), ..Self::new(self.held, now) };
     }
 
-    /// An operator gave it its first backlog back: it is left alone, until told otherwise.
+    /// An operator restored its original backlog: it is left alone until an operator resumes it.
     pub(crate) fn restored(&mut self, backlog: u32) {
         (self.held, self.set, self.stance, self.plan) = (backlog, None, Stance::StoodDown, Plan::default());
     }
 
-    /// How many connections more than its owner asked for it takes by a raise. A backlog that somebody else set is none.
+    /// Connections that a raise added to the backlog its owner asked for; 0 for a backlog that an operator set.
     pub(crate) fn added(&self) -> u32 {
         match self.stance {
             Stance::Free | Stance::Reverted(_) => self.set.map_or(0, |_| self.held.saturating_sub(self.original)),

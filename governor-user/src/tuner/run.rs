@@ -6,7 +6,7 @@ mod record;
 
 use self::record::{Note, clamp};
 use super::Ask;
-use super::entry::{Entry, sample, socket};
+use super::entry::{Entry, sample, socket, unseen};
 use super::hands::{Acted, act, on_blocking_thread, put_back};
 use super::journal::Journal;
 use super::memory::{Kept, RaisedCap, Store};
@@ -167,7 +167,7 @@ impl Runner {
             });
             (entry.seen, entry.is_there, entry.policy, entry.mode_set) = (now, true, policy, mode_set);
             entry.view.clone_from(listener);
-            entry.unseen = blind.clone().filter(|_| listener.pids.is_empty() && listener.inode.is_some());
+            entry.unseen = unseen(listener, blind.as_ref());
             if policy.mode == TunerMode::Off {
                 continue;
             }

@@ -99,6 +99,9 @@ pub struct TunerOrdered {
     pub before: Option<TunerSetting>,
     /// Listeners that are there now and that the order changed, with what became of each.
     pub listeners: Vec<TunerOutcome>,
+    /// Why nothing is tuned here now, whatever the order; `null` when backlogs can be tuned.
+    #[serde(default)]
+    pub unavailable: Option<String>,
     /// Why a restart undoes it; `null` where it is kept.
     #[serde(default)]
     pub warning: Option<String>,
@@ -116,7 +119,7 @@ pub struct TunerOutcome {
     pub before: u32,
     /// Its backlog now.
     pub after: u32,
-    /// Why nothing was done about it; `null` where something was, or nothing had to be.
+    /// Why its backlog was not restored, or cannot be raised in mode `enforce`; `null` while nothing prevents it.
     #[serde(default)]
     pub failure: Option<String>,
 }

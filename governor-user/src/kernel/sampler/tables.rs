@@ -1,5 +1,5 @@
 //! The kernel's own tables of one namespace: its counters, its listeners, and what waits in their queues. A table that
-//! cannot be read is reported to `sources`; what it told becomes unknown.
+//! cannot be read is reported to `sources`; its values become unknown.
 
 use super::{Fatal, Sampler, programs::Counts};
 use crate::kernel::{

@@ -7,6 +7,7 @@ use crate::control::api::{TunerAction, TunerOrdered, TunerOutcome, TunerSetting,
 use crate::daemon::audit::event;
 use crate::daemon::messages::{Ask as DriverAsk, Message};
 use crate::tuner::Ordered;
+use crate::tuner::entry::unseen;
 use crate::tuner::hands::{on_blocking_thread, put_back};
 use crate::tuner::relisten;
 use crate::tuner::setting::Selector;
@@ -29,13 +30,16 @@ impl Runner {
         let stored = self.settings.keep();
         self.record_mode(&which, by, before.as_ref(), mode).await;
         let seen = Arc::clone(&self.seen);
+        let blind = seen.walk.blind();
         let mut listeners = Vec::new();
         for listener in seen.listeners.iter().filter(|listener| selector.fits(listener)) {
             let Some(id) = listener.cookie.map(|cookie| (listener.netns, cookie)) else { continue };
             let (policy, mode_set) = self.policy(listener);
             let now = policy.mode.as_str();
+            let mut obstacle = unseen(listener, blind.as_ref());
             if let Some(entry) = self.entries.get_mut(&id) {
                 (entry.policy, entry.mode_set) = (policy, mode_set);
+                obstacle = entry.obstacle().or(obstacle);
                 let held = entry.track.held;
                 let reason = match mode {
                     Some(mode) => format!("an operator set {} for {which}: the mode is {now}", mode.as_str()),
@@ -48,10 +52,10 @@ impl Runner {
                 mode: now.to_owned(),
                 before: listener.backlog.unwrap_or(0),
                 after: listener.backlog.unwrap_or(0),
-                failure: None,
+                failure: obstacle.filter(|_| policy.mode == TunerMode::Enforce),
             });
         }
-        Ok((TunerOrdered { before, listeners, warning: None }, stored))
+        Ok((TunerOrdered { before, listeners, unavailable: self.unavailable.clone(), warning: None }, stored))
     }
 
     /// Gives the listeners that are meant the backlog back that their owner asked for, where the tuner raised it, and leaves
@@ -93,7 +97,7 @@ impl Runner {
             listeners.push(outcome);
         }
         self.keep();
-        TunerOrdered { before: None, listeners, warning: None }
+        TunerOrdered { before: None, listeners, unavailable: self.unavailable.clone(), warning: None }
     }
 
     async fn leave_alone(&mut self, id: Id, backlog: u32, by: &str, note: Note) {
