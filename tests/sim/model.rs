@@ -138,8 +138,8 @@ struct Lease {
     member: Option<MemberId>,
     kind: Kind,
     child: bool,
-    /// Entered on the word of a proxy alone.
-    claimed: bool,
+    /// Entered on the word of a proxy alone, and whether as a suspended one.
+    claimed: Option<bool>,
     candidates: Candidates,
     granted: Instant,
     expires: Instant,

@@ -54,7 +54,7 @@ impl Engine {
             set: ask.set,
             kind: ask.kind,
             child: ask.door == Door::Child,
-            claimed: false,
+            claim: None,
             priority: ask.priority,
             traffic: ask.traffic,
             ends_with_client: false,

@@ -24,8 +24,8 @@ pub(crate) struct Lease {
     pub(crate) set: SetId,
     pub(crate) kind: Kind,
     pub(crate) child: bool,
-    /// Entered on the word of a proxy alone.
-    pub(crate) claimed: bool,
+    /// How it was entered on the word of a proxy alone.
+    pub(crate) claim: Option<Claim>,
     pub(crate) priority: Priority,
     pub(crate) traffic: Option<TrafficId>,
     pub(crate) ends_with_client: bool,
@@ -85,6 +85,37 @@ impl Lease {
     }
 }
 
+/// What a proxy claimed to hold when a lease was entered on its word alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// A lease that holds a slot.
+    Running,
+    /// A suspended one. What becomes of it later changes no claim: a resume is judged.
+    Suspended,
+}
+
+impl Claim {
+    pub(crate) fn of(suspended: bool) -> Self {
+        if suspended { Self::Suspended } else { Self::Running }
+    }
+}
+
+/// Live leases of a pool that were entered as claims.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Claims {
+    running: u32,
+    suspended: u32,
+}
+
+impl Claims {
+    pub(crate) fn of(&mut self, claim: Claim) -> &mut u32 {
+        match claim {
+            Claim::Running => &mut self.running,
+            Claim::Suspended => &mut self.suspended,
+        }
+    }
+}
+
 impl Engine {
     /// A live lease.
     pub(crate) fn lease(&self, id: LeaseId) -> Option<&Lease> {
@@ -103,7 +134,9 @@ impl Engine {
     /// Enters a lease, which takes over its request's set and holder, and counts it.
     pub(crate) fn insert_lease(&mut self, lease: Lease) -> LeaseId {
         let (id, session) = (lease.id, lease.session);
-        self.pools[lease.pool.index()].claimed += u32::from(lease.claimed);
+        if let Some(claim) = lease.claim {
+            *self.pools[lease.pool.index()].claims.of(claim) += 1;
+        }
         if lease.suspended {
             self.suspended += 1;
         } else {
@@ -129,7 +162,9 @@ impl Engine {
         }
         self.lease_slots.remove(&id);
         let lease = self.leases.remove(slot)?;
-        self.pools[lease.pool.index()].claimed -= u32::from(lease.claimed);
+        if let Some(claim) = lease.claim {
+            *self.pools[lease.pool.index()].claims.of(claim) -= 1;
+        }
         let leases = &mut self.leases;
         self.lease_ends.remove(slot, lease.timer, |slot, place| leases[slot].timer = place);
         self.let_go(lease.session, slot);

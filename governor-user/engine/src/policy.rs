@@ -19,6 +19,10 @@ pub const TIER_TTL_MAX: Duration = Duration::from_secs(3600);
 /// Live leases of an unlimited pool that proxies may have registered without proof, where `node.cap` is 0 too.
 pub const CLAIMS_WITHOUT_LIMIT: u32 = 10_000;
 
+/// Live leases of one pool that proxies may have registered as suspended without proof, where the pool has fewer slots. They
+/// hold no slot, and a resume is judged like a request: this bounds memory only.
+pub const SUSPENDED_CLAIMS: u32 = 1024;
+
 /// Leases whose revocation is remembered, so that they are not registered again.
 pub const REVOKED_REMEMBERED: usize = 4096;
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::id::{MemberId, PoolId, TrafficId};
 use crate::io::{MemberNews, MemberOrder, Reason};
+use crate::lease::Claims;
 use crate::member::Member;
 use crate::park::{Ask, ParkId};
 use crate::party::{Holder, Parties, PartyId};
@@ -33,7 +34,7 @@ pub(crate) struct Pool {
     /// Parked requests, those that move included.
     pub(crate) parked: u32,
     /// Live leases that were entered on the word of a proxy alone.
-    pub(crate) claimed: u32,
+    pub(crate) claims: Claims,
     pub(crate) parked_by_key: Table<PartyId, u32>,
     pub(crate) drain: DrainMeter,
     pub(crate) queue: VirtualQueue,
@@ -103,7 +104,7 @@ impl Pool {
             traffic: Traffic::default(),
             sets: Sets::new(),
             parked: 0,
-            claimed: 0,
+            claims: Claims::default(),
             parked_by_key: Table::default(),
             drain: DrainMeter::default(),
             queue: VirtualQueue::default(),

@@ -5,9 +5,9 @@ use crate::engine::Engine;
 use crate::id::{LeaseId, MemberId, RequestId, SessionId};
 use crate::io::{Held, Kind, Output, RejectReason};
 use crate::judge::Obstacle;
-use crate::lease::{Lease, Moment};
+use crate::lease::{Claim, Lease, Moment};
 use crate::park::{Ask, Door, Errand};
-use crate::policy::CLAIMS_WITHOUT_LIMIT;
+use crate::policy::{CLAIMS_WITHOUT_LIMIT, SUSPENDED_CLAIMS};
 use crate::sets::Ledger;
 
 impl Engine {
@@ -123,7 +123,7 @@ impl Engine {
             set,
             kind: held.kind,
             child: false,
-            claimed: !held.restored,
+            claim: (!held.restored).then(|| Claim::of(held.suspended)),
             priority: held.priority,
             traffic: pool.traffic.known_now(held.traffic),
             ends_with_client: held.ends_with_client,
@@ -143,17 +143,23 @@ impl Engine {
         Some(self.insert_lease(lease))
     }
     /// Whether a proxy's claim of a lease that is not live may be true. Nothing proves it, so each pool has room for as many
-    /// claims as it has slots: one peer cannot fill a pool's counts beyond what the pool could have granted.
-    fn believes(&self, held: &Held) -> bool {
+    /// claims as it has slots: one peer cannot fill a pool's counts beyond what the pool could have granted. Suspended leases
+    /// hold no slot and have a bound of their own.
+    fn believes(&mut self, held: &Held) -> bool {
         if self.revoked.contains(held.lease) || self.lease_ids.is_ahead(held.lease.0) {
             return false;
         }
-        let pool = &self.pools[held.pool.index()];
-        let room = match (pool.is_unlimited(), self.node.cap) {
+        let pool = &mut self.pools[held.pool.index()];
+        let slots = match (pool.is_unlimited(), self.node.cap) {
             (false, _) => pool.all_slots(),
             (true, 0) => CLAIMS_WITHOUT_LIMIT,
             (true, cap) => cap,
         };
-        pool.claimed < room
+        let claim = Claim::of(held.suspended);
+        let room = match claim {
+            Claim::Running => slots,
+            Claim::Suspended => slots.max(SUSPENDED_CLAIMS),
+        };
+        *pool.claims.of(claim) < room
     }
 }

@@ -170,7 +170,7 @@ impl Model {
                     member,
                     kind: w.kind,
                     child: w.child,
-                    claimed: false,
+                    claimed: None,
                     candidates: w.candidates.clone(),
                     granted: self.now,
                     expires: self.now.after(self.node.lease_ttl),

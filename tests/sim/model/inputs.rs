@@ -2,7 +2,7 @@
 
 use governor_engine::id::{LeaseId, MemberId, PoolId, SessionId};
 use governor_engine::io::{Held, Input, Kind, MemberNews, MemberOrder, Output, Reason, RevokeReason};
-use governor_engine::policy::{CLAIMS_WITHOUT_LIMIT, TIER_TTL_MAX};
+use governor_engine::policy::{CLAIMS_WITHOUT_LIMIT, SUSPENDED_CLAIMS, TIER_TTL_MAX};
 use governor_engine::time::Instant;
 
 use super::{Lease, Model, Parked, Task, index};
@@ -168,7 +168,7 @@ impl Model {
                 member: held.member.filter(|m| self.member(held.pool, *m).is_some()),
                 kind: held.kind,
                 child: false,
-                claimed: !held.restored,
+                claimed: (!held.restored).then_some(held.suspended),
                 candidates: None,
                 granted,
                 expires: now.after(ttl),
@@ -188,7 +188,7 @@ impl Model {
         }
     }
     /// A proxy's word for a lease that is not live: neither revoked nor an id of this run that was never handed out, and
-    /// within the slots of the pool, all such leases together.
+    /// within the slots of the pool, all such leases together; suspended ones apart, at least 1,024 of them.
     fn believes(&self, held: &Held) -> bool {
         if held.restored {
             return true;
@@ -197,14 +197,15 @@ impl Model {
         if invented || self.revoked.contains(&held.lease) {
             return false;
         }
-        let claimed = self.leases.iter().filter(|l| l.pool == held.pool && l.claimed).count();
+        let claimed = self.leases.iter().filter(|l| l.pool == held.pool && l.claimed == Some(held.suspended)).count();
         let pool = &self.pools[index(held.pool.0)];
         let present = pool.members.iter().filter(|member| member.present);
-        let room = match (pool.policy.unlimited, self.node.cap) {
+        let slots = match (pool.policy.unlimited, self.node.cap) {
             (false, _) => present.map(|member| member.policy.slots).fold(0, u32::saturating_add),
             (true, 0) => CLAIMS_WITHOUT_LIMIT,
             (true, cap) => cap,
         };
+        let room = if held.suspended { slots.max(SUSPENDED_CLAIMS) } else { slots };
         claimed < index(room)
     }
 }

@@ -35,6 +35,20 @@ fn forged_leases_count_up_to_the_pools_slots() {
 }
 
 #[test]
+fn suspended_claims_take_no_room_from_running_ones_and_have_a_bound_of_their_own() {
+    let mut world = World::new(policy(&[1]));
+    let register = |world: &mut World, lease, suspended| {
+        let held = Held { session: SessionId(2), lease: LeaseId(lease), pool: POOL, suspended, ..Held::default() };
+        matches!(world.put(Input::Register(held))[..], [Output::Registered { new: Some(_), .. }, ..])
+    };
+    let suspended = (0..5_000).filter(|n| register(&mut world, *n, true)).count();
+    assert_eq!((suspended, world.in_flight()), (1_024, 0));
+    assert_eq!((register(&mut world, 5_000, false), register(&mut world, 5_001, false)), (true, false));
+    world.put(Input::SessionGone { session: SessionId(2) });
+    assert!(register(&mut world, 0, true));
+}
+
+#[test]
 fn an_unlimited_pool_believes_as_many_as_the_node_may_count() {
     let mut policy = policy(&[]);
     (policy.pools[0].unlimited, policy.node.cap) = (true, 7);
