@@ -3,6 +3,7 @@
 use crate::raw::Raw;
 use crate::world::{client, daemon, lease, pool, soon};
 use bytes::BytesMut;
+use governor_common::wire::KeyHash;
 use governor_common::wire::codec;
 use governor_common::wire::reply::{Reply, RevokeReason};
 use governor_common::wire::request::{Acquire, Request};
@@ -21,8 +22,10 @@ fn frames(requests: impl IntoIterator<Item = (u32, Request)>) -> BytesMut {
     bytes
 }
 
+/// A request of a key of its own: one key may have few requests that wait.
 fn acquire(id: u32) -> (u32, Request) {
-    (id, Request::Acquire(Acquire { pool: "chat".to_owned(), ..Acquire::default() }))
+    let key = Some(KeyHash(u128::from(id).to_be_bytes()));
+    (id, Request::Acquire(Acquire { pool: "chat".to_owned(), key, ..Acquire::default() }))
 }
 
 #[test]
@@ -104,7 +107,7 @@ fn an_org_at_its_ceiling_is_asked_for_of_a_proxy_that_can_answer() {
     let daemon = Setup::new(&format!("{classes}{}", pool(1, 4, ""))).start();
     let mut old = Raw::greeted_as(&daemon.socket(), 1);
     let mut new = Raw::greeted(&daemon.socket());
-    let org = governor_common::wire::KeyHash([7; 16]);
+    let org = KeyHash([7; 16]);
     assert!(matches!(old.acquire(2, |acquire| acquire.org = Some(org)), Reply::Grant(_)));
     let asked = std::iter::from_fn(|| new.next())
         .find_map(|(_, reply)| if let Reply::TierAsk { org } = reply { Some(org) } else { None });

@@ -95,7 +95,7 @@ pub enum Kind {
 pub struct Acquire<S = String> {
     /// Pool name.
     pub pool: S,
-    /// Fairness identity; `None` bypasses fair share but counts in the pool.
+    /// Fairness identity; requests without one share the identity `anonymous` of their pool.
     pub key: Option<KeyHash>,
     /// Human label of the key for the operator's screen, never the key itself.
     pub label: Option<S>,
