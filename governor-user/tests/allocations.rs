@@ -15,21 +15,11 @@ use governor_common::wire::reply::Reply;
 use governor_common::wire::request::{Acquire, ClientSocket, Hello, Request};
 use governor_common::wire::socket::Socket;
 use governor_common::wire::{KeyHash, VERSION};
-use governor_engine::Engine;
 use governor_engine::id::SessionId;
 use governor_engine::time::Instant;
 use governor_user::config::Base;
-use governor_user::daemon::archive::Archive;
-use governor_user::daemon::audit::Audit;
-use governor_user::daemon::bypass::Bypass;
-use governor_user::daemon::checkpoint::Checkpoint;
-use governor_user::daemon::demand::Demand;
-use governor_user::daemon::drain::Drain;
 use governor_user::daemon::driver::{Driver, Parts};
-use governor_user::daemon::key_overrides::KeyOverrides;
-use governor_user::daemon::members::levers::MemberLevers;
 use governor_user::daemon::messages::Message;
-use governor_user::metrics::Recorder;
 use governor_user::proxy::outbox;
 use governor_user::proxy::peer::Peer;
 use governor_user::state::StateDir;
@@ -37,7 +27,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -53,25 +43,7 @@ const BATCHES: usize = 500;
 fn driver(folder: &Path) -> Driver {
     let config = Base::of_text("", CONFIG, std::iter::empty()).unwrap().resolve(&[]).unwrap().config;
     let state = StateDir::open(folder).unwrap();
-    let parts = Parts {
-        engine: Engine::new(config.policy.clone(), 1).unwrap(),
-        epoch: 1,
-        bypass: Bypass::load(&state),
-        key_overrides: KeyOverrides::load(&state),
-        member_levers: MemberLevers::load(&state),
-        drain: Drain::load(&state),
-        archive: Archive::open(folder),
-        audit: Audit::open(folder),
-        demand: Demand::open(folder, 1 << 26),
-        overload: config.overload,
-        loads: watch::channel(Arc::default()).0,
-        policy: config.policy,
-        recorder: Recorder::default(),
-        page: None,
-        closings: None,
-        former: Vec::new(),
-        checkpoint: Checkpoint::open(&state),
-    };
+    let parts = Parts::open(&config, &state, 1).unwrap();
     Driver::new(parts, mpsc::channel(1).0.downgrade(), NOW)
 }
 

@@ -8,22 +8,12 @@ use governor_common::wire::codec::encode_request;
 use governor_common::wire::request::{Acquire, Hello, Request};
 use governor_common::wire::socket::Socket;
 use governor_common::wire::{KeyHash, VERSION};
-use governor_engine::Engine;
 use governor_engine::id::SessionId;
 use governor_engine::time::{Duration, Instant};
 use governor_user::config::Base;
 use governor_user::control::api::KeyOverrideRequest;
-use governor_user::daemon::archive::Archive;
-use governor_user::daemon::audit::Audit;
-use governor_user::daemon::bypass::Bypass;
-use governor_user::daemon::checkpoint::Checkpoint;
-use governor_user::daemon::demand::Demand;
-use governor_user::daemon::drain::Drain;
 use governor_user::daemon::driver::{Driver, Parts};
-use governor_user::daemon::key_overrides::KeyOverrides;
-use governor_user::daemon::members::levers::MemberLevers;
 use governor_user::daemon::messages::{Ask, Message};
-use governor_user::metrics::Recorder;
 use governor_user::proxy::outbox;
 use governor_user::proxy::peer::Peer;
 use governor_user::state::StateDir;
@@ -32,7 +22,7 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 const CONFIG: &str = "[pools.chat.members.a]\nslots = 1\n[pools.quiet.members.b]\nslots = 1\n";
 
@@ -71,25 +61,7 @@ fn at(seconds: u64) -> Instant {
 fn driver(folder: &Path) -> Driver {
     let config = Base::of_text("", CONFIG, std::iter::empty()).unwrap().resolve(&[]).unwrap().config;
     let state = StateDir::open(folder).unwrap();
-    let parts = Parts {
-        engine: Engine::new(config.policy.clone(), 1).unwrap(),
-        epoch: 1,
-        bypass: Bypass::load(&state),
-        key_overrides: KeyOverrides::load(&state),
-        member_levers: MemberLevers::load(&state),
-        drain: Drain::load(&state),
-        archive: Archive::open(folder),
-        audit: Audit::open(folder),
-        demand: Demand::open(folder, 1 << 26),
-        overload: config.overload,
-        loads: watch::channel(Arc::default()).0,
-        policy: config.policy,
-        recorder: Recorder::default(),
-        page: None,
-        closings: None,
-        former: Vec::new(),
-        checkpoint: Checkpoint::open(&state),
-    };
+    let parts = Parts::open(&config, &state, 1).unwrap();
     Driver::new(parts, mpsc::channel(1).0.downgrade(), at(1))
 }
 

@@ -62,9 +62,12 @@ async fn a_wait_ends_with_the_last_lease_and_names_the_longest_meanwhile() {
     daemon.wait_for("/v1/drain", |drain| drain["on"] == true);
     drop(running);
     let output = first.wait_with_output().unwrap();
-    let (said, told) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert!(output.status.success() && said.starts_with("drained: no lease is left after "), "{said}{told}");
-    assert!(told.starts_with("1 lease is left; the longest: ") && told.contains(" \"batch\" in pool chat, "), "{told}");
+    let (said, progress) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success() && said.starts_with("drained: no lease is left after "), "{said}{progress}");
+    assert!(
+        progress.starts_with("1 lease is left; the longest: ") && progress.contains(" \"batch\" in pool chat, "),
+        "{progress}"
+    );
     assert_eq!(daemon.get("/v1/drain")["reason"], "new kernel");
 
     // Ended by another order, it is no success.

@@ -36,7 +36,7 @@ async fn a_report_of_49_days_is_bounded_named_and_ended_by_an_operator() {
     let by = format!("s-1 (test, pid {})", std::process::id());
     assert_eq!(row["by"], json!(by));
 
-    // Clients are told no more than that: a quarter, at most 12 s, spreads their return.
+    // Clients get no longer wait than that: a quarter, at most 12 s, spreads their return.
     let refused = refusal(&governor, "light", Duration::from_secs(30)).await;
     assert_eq!((refused.status(), refused.reason()), (429, "all_cooling"));
     assert!(refused.retry_after().unwrap() <= Duration::from_secs(612), "{refused:?}");
@@ -64,7 +64,7 @@ async fn the_bound_is_a_setting_of_the_pool() {
     daemon.wait_for("/v1/members", |rows| rows[0]["state"] == "cooling");
     let waits = ask(&governor, "light").max_wait(Duration::from_secs(20));
     drop(soon(governor.acquire(waits)).await.unwrap());
-    // The defaults are cut too, and the operator is told so.
+    // The defaults are cut too, with a warning.
     let warnings = daemon.get("/v1/status")["warnings"].to_string();
     assert!(
         warnings.contains("pools.chat.cooldown.rate_limited of 60 s is cut to pools.chat.cooldown.max of 1 s"),

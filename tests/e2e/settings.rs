@@ -266,7 +266,7 @@ async fn a_socket_file_that_was_removed_is_shown_and_made_again_by_a_reload() {
     std::fs::remove_file(daemon.socket()).unwrap();
     let detail = missing("daemon.socket").expect("the doctor shows it");
     assert!(detail.contains(daemon.socket().to_str().unwrap()), "{detail}");
-    // A file of somebody else's is not removed.
+    // A file that the daemon did not create is not removed.
     std::fs::write(daemon.socket(), "mine").unwrap();
     let output = daemon.ctl(&["reload"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("is not a socket"), "{output:?}");

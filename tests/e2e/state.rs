@@ -75,7 +75,7 @@ fn no_damage_of_any_state_file_stops_a_start() {
         assert!(daemon.log().contains("is not used: it"), "{}", daemon.log());
         epochs.push(daemon.get("/v1/status")["epoch"].clone());
         let (status, answer) = daemon.request("POST", "/v1/bypass", Some(&json!({ "on": false })));
-        assert_eq!((status, &answer["warning"]), (200, &Value::Null), "what is written anew works: {answer}");
+        assert_eq!((status, &answer["warning"]), (200, &Value::Null), "what is written again works: {answer}");
     }
     assert!(epochs[1..].iter().all(|epoch| *epoch != epochs[0]), "no run is mistaken for another: {epochs:?}");
 }

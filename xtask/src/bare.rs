@@ -13,7 +13,7 @@ use std::time::Instant;
 /// Flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Make the minimal Debian anew instead of using the one of an earlier run
+    /// Make the minimal Debian again instead of using the one of an earlier run
     #[arg(long)]
     force: bool,
     /// The command and its flags

@@ -79,7 +79,7 @@ pub enum Input {
         order: MemberOrder,
     },
     /// A lease held before a reconnect or a restart of the daemon. Adopted under its own id when it is live and its
-    /// session is lost, else entered anew (it may exceed capacity; then nothing is granted until it fits). Answered by
+    /// session is lost, else entered as a new lease (it may exceed capacity; then nothing is granted until it fits). Answered by
     /// `Registered`, without a lease where the claim is not believed: an id of this run that was never granted or was
     /// revoked, and more claims in a pool than it has slots (of suspended leases, [`crate::policy::SUSPENDED_CLAIMS`] if that is more), unless the daemon vouches for the lease by
     /// [`Held::restored`].

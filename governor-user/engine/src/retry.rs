@@ -10,7 +10,7 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(60);
 /// The longest wait before jitter: a quarter more is [`LONGEST`].
 const LONGEST_BEFORE_JITTER: Duration = Duration::from_secs(48);
 
-/// The shortest Retry-After, and what a client is told while no drain is known.
+/// The shortest Retry-After, and the one that is sent while no drain is known.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Time between two completions while none was measured, so that a crowd is spread all the same.
@@ -170,7 +170,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// What a hundred decisions in a row are told.
+    /// The waits of a hundred decisions in a row.
     fn told(tell: impl Fn(DecisionId) -> Duration) -> BTreeSet<Duration> {
         (0..100).map(DecisionId).map(tell).collect()
     }

@@ -134,7 +134,7 @@ impl Facts<'_> {
         split.max(self.min_guarantee)
     }
 
-    /// `max-min`: whoever holds less than this is a newcomer, which its share never refuses (A21): the headroom is for
+    /// `max-min`: a key or org that holds less than this is a newcomer, which its share never refuses (A21): the headroom is for
     /// it, and beyond that the slots decide. The unit of a share is the newcomer: an org has no more room for newcomers
     /// by many keys.
     fn newcomer(&self) -> u32 {

@@ -35,7 +35,7 @@ const NANOS: u64 = 1_000_000_000;
 /// The newest jobs that are kept: nine replays of so many take a few seconds, and one takes some 150 bytes.
 const MOST: usize = 100_000;
 
-/// Pools that are told apart; requests of more are left out.
+/// Pools that are reported separately; requests of further pools are left out.
 const MOST_POOLS: usize = 4096;
 
 /// A job with what was seen of it; times are wall time in nanoseconds.

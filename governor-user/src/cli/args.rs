@@ -281,7 +281,7 @@ pub(super) enum Explained {
 /// What can be done to a member.
 #[derive(Debug, Subcommand)]
 pub(super) enum MemberAction {
-    /// End its cool-down now, whoever began it
+    /// End its cool-down now, also one that a proxy reported
     Up,
     /// Give it no new request for a while; what runs goes on
     Cool {

@@ -12,11 +12,11 @@ use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time between two looks at what is left.
+/// Time between two questions for what is left.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The wait tells what is left when that changes, at most this often.
-const TELL_EVERY: Duration = Duration::from_secs(5);
+/// The wait prints what is left when that changes, at most this often.
+const SHOW_EVERY: Duration = Duration::from_secs(5);
 
 /// Leases that a line of progress names.
 const MOST_NAMED: usize = 3;
@@ -45,11 +45,11 @@ pub(super) fn undo(ctl: &Ctl) -> Result<Answer, Error> {
 
 fn wait_for(ctl: &Ctl, mut drain: Drain) -> Result<Answer, Error> {
     let began = Instant::now();
-    let mut told: Option<(u32, Instant)> = None;
+    let mut shown: Option<(u32, Instant)> = None;
     while drain.on && drain.leases > 0 {
-        let is_due = |(leases, at): (u32, Instant)| leases != drain.leases && at.elapsed() >= TELL_EVERY;
-        if told.is_none_or(is_due) {
-            told = Some((drain.leases, Instant::now()));
+        let is_due = |(leases, at): (u32, Instant)| leases != drain.leases && at.elapsed() >= SHOW_EVERY;
+        if shown.is_none_or(is_due) {
+            shown = Some((drain.leases, Instant::now()));
             // A reader that has gone is no error.
             drop(writeln!(io::stderr(), "{}", progress(&drain)));
         }

@@ -1,4 +1,4 @@
-//! `governorctl reload`: has the daemon read its configuration anew and shows what changed. Unlike a signal it has an outcome,
+//! `governorctl reload`: makes the daemon read its configuration again and shows what changed. Unlike a signal it has an outcome,
 //! which is why the unit reloads with it.
 
 use super::answer::{Answer, Error};

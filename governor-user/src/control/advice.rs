@@ -39,7 +39,7 @@ pub(super) enum NoAdvice {
 }
 
 impl Turn {
-    /// Works the advice out on a thread of its own. Whoever asked may go away; the thread then still ends its work before the
+    /// Works the advice out on a thread of its own. The client may disconnect; the thread then still finishes its work before the
     /// next question is taken.
     ///
     /// # Errors

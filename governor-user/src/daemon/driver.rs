@@ -23,7 +23,7 @@ use super::page::SignalPage;
 use super::rates::Rates;
 use super::sites::Sites;
 use super::turns::Turn;
-use crate::config::OverloadConfig;
+use crate::config::{Config, OverloadConfig};
 use crate::kernel::Closings;
 use crate::kernel::clients::ClientWatch;
 use crate::log_limit::LogLimit;
@@ -31,11 +31,12 @@ use crate::metrics::Recorder;
 use crate::overload::{LevelMachine, Loads, Report, Transitions};
 use crate::proxy::outbox::Outbox;
 use crate::proxy::peer::Peer;
+use crate::state::StateDir;
 use governor_common::wire::reply::Reply;
 use governor_engine::Engine;
 use governor_engine::id::SessionId;
 use governor_engine::io::Input;
-use governor_engine::policy::Policy;
+use governor_engine::policy::{Policy, PolicyError};
 use governor_engine::time::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::pin;
@@ -83,10 +84,39 @@ pub struct Parts {
     pub page: Option<SignalPage>,
     /// The ends of connections, where programs tell of them.
     pub closings: Option<Closings>,
-    /// What the life before left.
+    /// Sessions of the run before, with the leases they held.
     pub former: Vec<Former>,
-    /// Where this one leaves what it holds.
+    /// Where this run leaves the leases it holds.
     pub checkpoint: Checkpoint,
+}
+
+impl Parts {
+    /// The parts of a run by what is configured and what the state folder has: without page, kernel and earlier sessions, and
+    /// with a recorder of its own.
+    ///
+    /// # Errors
+    /// The policy is one that the engine refuses.
+    pub fn open(config: &Config, state: &StateDir, epoch: u16) -> Result<Self, PolicyError> {
+        Ok(Self {
+            engine: Engine::new(config.policy.clone(), epoch)?,
+            epoch,
+            bypass: Bypass::load(state),
+            key_overrides: KeyOverrides::load(state),
+            member_levers: MemberLevers::load(state),
+            drain: Drain::load(state),
+            archive: Archive::open(state.path()),
+            audit: Audit::open(state.path()),
+            demand: Demand::open(state.path(), config.daemon.record_bytes),
+            overload: config.overload.clone(),
+            loads: watch::channel(Arc::default()).0,
+            policy: config.policy.clone(),
+            recorder: Recorder::default(),
+            page: None,
+            closings: None,
+            former: Vec::new(),
+            checkpoint: Checkpoint::open(state),
+        })
+    }
 }
 
 #[derive(Debug)]

@@ -10,7 +10,7 @@ pub(super) fn level(event: &Event) -> Level {
     let state = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();
     let (before, after) = (state(&event.before), state(&event.after));
     let worse = match event.action.as_str() {
-        // Every limit is off, whoever ordered it.
+        // Every limit is off, also by an operator's order.
         "bypass" => after.starts_with("on"),
         "level" | "shed level" => rank(&after) > rank(&before),
         "tune stand_down" => true,

@@ -64,7 +64,7 @@ impl Labels {
         let from = self.examined.map_or(Unbounded, Excluded);
         let next: Vec<KeyId> = self.by_key.range((from, Unbounded)).take(EXAMINED).map(|(key, _)| *key).collect();
         let inactive = next.iter().copied().find(|key| !is_active(*key));
-        // `None` after the last key: the walk begins anew.
+        // `None` after the last key: the walk restarts.
         self.examined = inactive.or_else(|| next.last().copied());
         inactive.is_some_and(|key| self.by_key.remove(&key).is_some())
     }

@@ -61,17 +61,8 @@ use crate::proxy::listener::BACKLOG;
 use crate::proxy::peer::Allowed;
 use crate::tuner::Tuner;
 use anyhow::{Context, Result};
-use archive::Archive;
-use audit::Audit;
-use bypass::Bypass;
-use checkpoint::Checkpoint;
-use demand::Demand;
-use drain::Drain;
 use driver::{Driver, Parts};
-use governor_engine::Engine;
 use handle::Handle;
-use key_overrides::KeyOverrides;
-use members::levers::MemberLevers;
 use page::SignalPage;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use settings::Settings;
@@ -86,7 +77,7 @@ use tokio::sync::{mpsc, watch};
 /// Messages that wait for the driver; a full inbox slows its senders down.
 const INBOX: usize = 1024;
 
-/// Runs the daemon until it is told to stop. Signals that came before it is ready are applied then.
+/// Runs the daemon until it is asked to stop. Signals that came before it is ready are applied then.
 ///
 /// # Errors
 /// It cannot start: the message names the part, what is wrong and what to do.
@@ -147,23 +138,12 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
     // The first numbers stand for the sessions of the life before.
     let first_session = former.len().try_into().unwrap_or(u64::MAX).saturating_add(1);
     let parts = Parts {
-        engine: Engine::new(config.policy.clone(), epoch)?,
-        epoch,
-        bypass: Bypass::load(&state),
-        key_overrides: KeyOverrides::load(&state),
-        member_levers: MemberLevers::load(&state),
-        drain: Drain::load(&state),
-        archive: Archive::open(state.path()),
-        audit: Audit::open(state.path()),
-        demand: Demand::open(state.path(), daemon.record_bytes),
-        overload: config.overload.clone(),
         loads,
-        policy: config.policy.clone(),
         recorder: recorder.clone(),
         page: signal_page(epoch),
         closings: plane.take_closings(),
         former,
-        checkpoint: Checkpoint::open(&state),
+        ..Parts::open(&config, &state, epoch)?
     };
     let (inbox, messages) = mpsc::channel(INBOX);
     let driver = Driver::new(parts, inbox.downgrade(), started);

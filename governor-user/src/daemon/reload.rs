@@ -1,4 +1,4 @@
-//! A reload: file and environment are read anew, all or nothing. What it changed goes to the log, the events and its
+//! A reload: file and environment are read again, all or nothing. What it changed goes to the log, the events and its
 //! caller, each setting with whether it is in force or waits for a restart.
 
 use super::audit::event;

@@ -217,7 +217,7 @@ impl Settings {
         self.state.store(OVERRIDES, content)
     }
 
-    /// Reads file and environment anew; what changed.
+    /// Reads file and environment again; returns what changed.
     ///
     /// # Errors
     /// A layer is invalid; what was in force stays in force, and [`Self::reload_failure`] says why.

@@ -128,7 +128,7 @@ pub(crate) fn holds(process: u32, descriptor: u32, inode: u64) -> bool {
     link.is_ok_and(|link| bracketed(link.as_os_str().as_bytes(), b"socket:[") == Some(inode))
 }
 
-/// The real user of a process by its folder below `/proc`. The folder of one that cannot be dumped belongs to root, whoever
+/// The real user of a process by its folder below `/proc`. The folder of one that cannot be dumped belongs to root, whatever user
 /// runs it.
 ///
 /// # Errors

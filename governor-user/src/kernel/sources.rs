@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(sources.views(begun), [], "one tick is waited out");
         sources.works(Source::Tables, 7);
         sources.settle(at(100));
-        assert!(!sources.failed(Source::Tables, 7, "refused", at(900)), "it begins anew");
+        assert!(!sources.failed(Source::Tables, 7, "refused", at(900)), "the grace period restarts");
         assert!(sources.failed(Source::Tables, 7, "too many open files", at(1900)));
         sources.settle(at(1900));
         let [view] = sources.views(at(1900)).try_into().unwrap();

@@ -115,7 +115,7 @@ pub fn check_owner(metadata: &Metadata) -> Result<(), NotOurs> {
 /// The folder cannot be written; the old content stays.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let beside = beside(path);
-    // Left over by a crash, or put there by somebody: it is not opened.
+    // Left by a crash, or created by another user: it is not opened.
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

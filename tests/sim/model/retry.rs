@@ -83,7 +83,7 @@ fn millis(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap().max(1_000)
 }
 
-/// 0–25 % more from 4 s up, 60 s at most. What takes longer is told as 48 s and up to a quarter.
+/// 0–25 % more from 4 s up, 60 s at most. A longer wait is sent as 48 s and up to a quarter.
 fn jittered(wait: Duration, id: u64) -> Duration {
     let wait = if wait >= Duration::from_secs(60) { 48_000 } else { millis(wait) };
     let most = if wait < 4_000 { wait } else { (wait + wait / 4).min(60_000) };

@@ -52,7 +52,7 @@ impl Crowd {
                 members,
                 fair_share: FairShare::MaxMin { headroom: of },
                 mode: Mode::Enforce,
-                // A newcomer is whoever holds nothing.
+                // A newcomer holds nothing.
                 min_guarantee: 0,
                 max_wait: Duration::from_secs(1_000_000),
                 ..PoolPolicy::default()

@@ -132,7 +132,7 @@ fn disk(place: &Path, package: &Path) -> Result<PathBuf> {
         symlink("/dev/null", units.join(unit))?;
     }
     fs::write(root.join("etc/hostname"), "governor-trial\n")?;
-    // Without one systemd takes the start for the first and sets the machine up anew.
+    // Without one systemd takes the start for the first and sets the machine up again.
     fs::write(root.join("etc/machine-id"), "00000000000000000000000000000012\n")?;
     let image = place.join("disk");
     remove(&image)?;

@@ -23,7 +23,7 @@ pub const CREDENTIAL_HEADERS: [HeaderName; 4] = [
 /// comes. The first of [`CREDENTIAL_HEADERS`] that has one, then Google's query parameter `key`; `None` without any.
 ///
 /// Of `Authorization`, `SCHEME TOKEN` (the scheme's name is ignored) or a token alone. A value of several parts (Digest,
-/// AWS Signature) is signed anew for each request and no identity: it is passed over.
+/// AWS Signature) is signed for each request and identifies nobody: it is ignored.
 #[must_use]
 pub fn credential(head: &Parts) -> Option<Cow<'_, [u8]>> {
     let header = |name: &HeaderName| {

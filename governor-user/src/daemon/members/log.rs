@@ -46,7 +46,7 @@ struct Entry {
 pub(in crate::daemon) struct MemberLog(BTreeMap<Id, Entry>);
 
 impl MemberLog {
-    /// Notes how a member stands after something `by` somebody. The event to record, if one is due now.
+    /// Notes the state of a member after an action of `by`; returns the event to record, if one is due now.
     pub(in crate::daemon) fn note(
         &mut self,
         id: Id,

@@ -115,7 +115,7 @@ fn a_holder_that_is_known_costs_one_look() {
     let mut sought = sought(&[7]);
     sought.known.insert(7, vec![Holder { pid: std::process::id(), descriptor: 0 }]);
     let found = proc.walk(&sought);
-    assert_eq!(pids(&found, 7), [100], "what is not so any more is looked for anew");
+    assert_eq!(pids(&found, 7), [100], "what has changed is searched for again");
     assert_eq!(found.looked_at, 1 + 1 + 8);
 }
 
