@@ -337,8 +337,11 @@ pub(super) enum TuneOrder {
 /// Which listeners: those that every part fits.
 #[derive(Debug, clap::Args)]
 pub(super) struct Which {
-    /// Its address and port, e.g. 0.0.0.0:443 or [::]:443; :443 on any address; cookie:4711 for one socket
-    #[arg(value_name = "LISTENER")]
+    // Not a doc comment: rustdoc takes the brackets for a link.
+    #[arg(
+        value_name = "LISTENER",
+        help = "Its address and port, e.g. 0.0.0.0:443 or [::]:443; :443 on any address; cookie:4711 for one socket"
+    )]
     pub(super) listener: Option<String>,
     /// Only in this network namespace, by inode number
     #[arg(long, value_name = "INODE")]

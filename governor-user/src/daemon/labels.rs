@@ -31,7 +31,7 @@ struct Label {
 
 impl Labels {
     /// Sets the label of a key, unless it belongs to another session that `is_connected`. In a full table it replaces a label
-    /// of a key that is not `is_active`, if one of the next [`EXAMINED`] is; otherwise the new label is left out.
+    /// of a key that is not `is_active`, if one of the next `EXAMINED` is; otherwise the new label is left out.
     pub fn learn(
         &mut self,
         key: KeyId,

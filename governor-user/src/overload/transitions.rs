@@ -16,7 +16,7 @@ const RECORD_EVERY: Duration = Duration::from_secs(10);
 /// Listeners whose verdicts are recorded.
 const MOST_LISTENERS: usize = 64;
 
-/// States as they were recorded last. Bounded by [`MOST_LISTENERS`] and by the configured pools.
+/// States as they were recorded last. Bounded by `MOST_LISTENERS` and by the configured pools.
 #[derive(Debug)]
 pub struct Transitions {
     /// A pool's upstream is down when it has failed for so long.
