@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 use bytes::{Bytes, BytesMut};
+use governor_api::KeyOverrideRequest;
 use governor_common::wire::codec::encode_request;
 use governor_common::wire::request::{Acquire, Hello, Request};
 use governor_common::wire::socket::Socket;
@@ -11,7 +12,6 @@ use governor_common::wire::{KeyHash, VERSION};
 use governor_engine::id::SessionId;
 use governor_engine::time::{Duration, Instant};
 use governor_user::config::Base;
-use governor_user::control::api::KeyOverrideRequest;
 use governor_user::daemon::driver::{Driver, Parts};
 use governor_user::daemon::messages::{Ask, Message};
 use governor_user::proxy::outbox;

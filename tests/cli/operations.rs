@@ -2,7 +2,7 @@
 //! alert its line, and every command that is named exists.
 
 use governor_common::wire::reply::cause;
-use governor_user::overload::{Evidence, Verdict};
+use governor_health::{Evidence, Verdict};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

@@ -2,8 +2,10 @@
 
 use crate::world::{options, tiers};
 use governor_common::wire::request::ClientSocket;
-use governor_user::kernel::clients::{ClientWatch, Finding, News, Question, Round};
-use governor_user::kernel::{self, Plane, view::Tier};
+use governor_kernel as kernel;
+use governor_kernel::Plane;
+use governor_kernel::clients::{ClientWatch, Finding, News, Question, Round};
+use governor_observation::Tier;
 use rustix::net::sockopt::{set_socket_linger, socket_cookie};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver};

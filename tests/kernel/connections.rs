@@ -1,7 +1,7 @@
 //! Connections per cgroup.
 
 use crate::world::{eventually, listener, namespace, open_in, plane};
-use governor_user::kernel::view::{Basis, Tier};
+use governor_observation::{Basis, Tier};
 use support::{cgroup::Cgroup, peer::Peer, ss};
 
 #[test]

@@ -1,7 +1,7 @@
 //! The counters of a whole network namespace, held against `nstat`.
 
 use crate::world::{eventually, listener, namespace, plane};
-use governor_user::kernel::view::{FindingKind, NamespaceView, Observation, Tier};
+use governor_observation::{FindingKind, NamespaceView, Observation, Tier};
 use support::{netns::Netns, nstat, peer::Peer};
 
 fn of(seen: &Observation, namespace: &Netns) -> Option<NamespaceView> {

@@ -1,10 +1,8 @@
 //! A socket that stops listening and begins again: the cookie and the inode stay, and the counts go on.
 
 use crate::world::{eventually, inside, listener, namespace, plane, sees, tiers};
-use governor_user::kernel::{
-    Plane,
-    view::{HookEvent, ListenerView, Observation, Tier},
-};
+use governor_kernel::Plane;
+use governor_observation::{HookEvent, ListenerView, Observation, Tier};
 use rustix::net::Shutdown;
 use std::net::{TcpListener, TcpStream};
 use support::netns::Netns;

@@ -1,7 +1,7 @@
 //! Namespaces come and go.
 
 use crate::world::{eventually, listener, listeners_in, namespace, plane};
-use governor_user::kernel::view::{Observation, Tier};
+use governor_observation::{Observation, Tier};
 use std::{collections::BTreeMap, thread, time::Duration};
 use support::peer::Peer;
 

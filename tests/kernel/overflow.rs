@@ -1,10 +1,8 @@
 //! Packets refused for a full accept queue, per listener and stage, held against the kernel's own count of the namespace.
 
 use crate::world::{eventually, listener, namespace, plane, tiers_of_programs};
-use governor_user::kernel::{
-    Plane,
-    view::{HookEvent, Observation},
-};
+use governor_kernel::Plane;
+use governor_observation::{HookEvent, Observation};
 use support::{netns::Netns, nstat, peer::Peer};
 
 const OVERFLOWS: &str = "TcpExtListenOverflows";

@@ -1,9 +1,9 @@
 //! Records what the observer shows while a test brings a situation about, where `GOVERNOR_RECORD_SITUATIONS` names a folder.
 //! The right verdicts and records are then written into the file's first line by hand.
 
-use governor_user::kernel::view::{ListenerView, Observation};
-use governor_user::overload::Report;
-use governor_user::overload::evidence::Descriptors;
+use governor_health::Report;
+use governor_observation::vitals::Descriptors;
+use governor_observation::{ListenerView, Observation};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,6 +1,8 @@
 //! Says what the kernel plane reached here, for people and for `cargo xtask vm`, which reads these lines.
 
-use governor_user::kernel::{self, Options, view::Tier};
+use governor_kernel as kernel;
+use governor_kernel::Options;
+use governor_observation::Tier;
 
 #[test]
 fn the_tier_and_every_hook_are_reported() {

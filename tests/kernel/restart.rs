@@ -7,11 +7,9 @@ use crate::world::{
     as_ss, eventually, exact, inbound_on, listener, listeners_in, namespace, open_in, options, plane_with,
 };
 use governor_common::abi::CgroupKey;
-use governor_user::kernel::{
-    self, Options, Plane, PlaneError,
-    pin::PinOptions,
-    view::{Observation, PinState, Tier},
-};
+use governor_kernel as kernel;
+use governor_kernel::{Options, Plane, PlaneError, pin::PinOptions};
+use governor_observation::{Observation, PinState, Tier};
 use std::{
     collections::BTreeSet,
     fs,

@@ -4,10 +4,8 @@ use crate::world::{
     as_ss, eventually, exact, inbound_on, listener, listeners_in, namespace, open_in, options, plane, plane_with,
     tiers_of_programs,
 };
-use governor_user::kernel::{
-    Options,
-    view::{Observation, Tier},
-};
+use governor_kernel::Options;
+use governor_observation::{Observation, Tier};
 use std::time::Duration;
 use support::{cgroup::Cgroup, nstat, peer::Peer, ss};
 

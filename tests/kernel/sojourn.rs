@@ -2,7 +2,7 @@
 
 use crate::world::{best_plane, eventually, inside, listener, namespace, sees};
 use governor_common::abi::{bucket_of, upper_bound_seconds};
-use governor_user::kernel::view::{HookEvent, SojournView};
+use governor_observation::{HookEvent, SojournView};
 use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     thread,

@@ -3,7 +3,7 @@
 
 use crate::world::{eventually, listener, namespace, plane, sees, tiers_of_programs};
 use aya::programs::{ProgramInfo, loaded_programs};
-use governor_user::kernel::view::{HookEvent, ListenerView};
+use governor_observation::{HookEvent, ListenerView};
 use std::{collections::BTreeSet, fs, os::fd::AsFd, os::fd::AsRawFd, thread};
 use support::{netns::Netns, nstat, peer::Peer};
 

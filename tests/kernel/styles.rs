@@ -2,7 +2,7 @@
 //! that slept in accept before the programs came.
 
 use crate::world::{best_plane, eventually, listener, namespace, open_in, sees};
-use governor_user::kernel::view::{Basis, HookEvent, ListenerView};
+use governor_observation::{Basis, HookEvent, ListenerView};
 use support::{cgroup::Cgroup, peer::Peer, ring, skip};
 
 const CONNECTIONS: u32 = 20;

@@ -1,10 +1,9 @@
 //! The ladder: each tier gives what it can, says what it cannot, and invents nothing.
 
 use crate::world::{as_ss, eventually, listener, namespace, options, plane};
-use governor_user::kernel::{
-    self, Options, PlaneError,
-    view::{HookEvent, Tier},
-};
+use governor_kernel as kernel;
+use governor_kernel::{Options, PlaneError};
+use governor_observation::{HookEvent, Tier};
 use support::{peer::Peer, ss};
 
 #[test]

@@ -4,12 +4,11 @@
 use crate::recorder::Recorder;
 use crate::world::{namespace, plane, tiers};
 use governor_common::wire::reply::cause;
+use governor_health::{Judged, Loads, Report, Verdict};
+use governor_kernel::Plane;
+use governor_observation::{Conntrack, Tier};
 use governor_user::config::OverloadConfig;
-use governor_user::kernel::{
-    Plane,
-    view::{Conntrack, Tier},
-};
-use governor_user::overload::{Judged, Loads, Report, Verdict, watch};
+use governor_user::daemon::assessment;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::{
     sync::Arc,
@@ -42,7 +41,8 @@ impl Judge {
         let mut config = OverloadConfig { ports: vec![port], ignored: MACHINE, ..OverloadConfig::default() };
         change(&mut config);
         let (loads, carried) = channel::channel(Arc::default());
-        let reports = watch::spawn(config, Vec::new(), plane.observations(), carried).expect("a thread can be had");
+        let reports =
+            assessment::spawn(config, Vec::new(), plane.observations(), carried).expect("a thread can be had");
         let place = (namespace.inode(), port);
         let recorder = Recorder::start(plane.observations(), reports.clone(), place);
         let judge = Self { reports, place, recorder, _loads: loads, _plane: plane };

@@ -1,9 +1,8 @@
 //! What every kernel test needs: a namespace, a plane that watches it, and bounded waiting.
 
-use governor_user::kernel::{
-    self, Options, Plane,
-    view::{HookEvent, ListenerView, Observation, Tier},
-};
+use governor_kernel as kernel;
+use governor_kernel::{Options, Plane};
+use governor_observation::{HookEvent, ListenerView, Observation, Tier};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::{
     fs::File,

@@ -6,9 +6,9 @@
 mod pools;
 
 use governor_engine::time::{Duration, Instant};
+use governor_health::transitions::Entry;
+use governor_health::{Assessor, LevelMachine, Transitions, Verdict};
 use governor_user::config::OverloadConfig;
-use governor_user::overload::transitions::Entry;
-use governor_user::overload::{Assessor, LevelMachine, Transitions, Verdict};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

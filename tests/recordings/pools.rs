@@ -5,7 +5,7 @@ use governor_engine::id::{KeyId, LeaseId, MemberId, PoolId, RequestId, SessionId
 use governor_engine::io::{Acquire, Grant, Input, MemberNews, Output};
 use governor_engine::policy::{FairShare, Headroom, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
 use governor_engine::time::{Duration, Instant};
-use governor_user::kernel::view::{ListenerView, Tier};
+use governor_observation::{ListenerView, Tier};
 use std::collections::BTreeMap;
 use std::path::Path;
 use support::recording::{FORMAT, Header, Moment, Pool, Recording, Span, WRITE_TO};

@@ -7,11 +7,11 @@
 
 use governor_engine::snapshot::PoolFigures;
 use governor_engine::time::Duration;
-use governor_user::kernel::view::{ListenerView, NamespaceView, Observation, Tier};
-use governor_user::overload::Loads;
-use governor_user::overload::evidence::Descriptors;
-use governor_user::overload::loads::NamedLoad;
-use governor_user::overload::vitals::Vitals;
+use governor_health::Loads;
+use governor_health::loads::NamedLoad;
+use governor_observation::vitals::Descriptors;
+use governor_observation::vitals::Vitals;
+use governor_observation::{ListenerView, NamespaceView, Observation, Tier};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::{fs, io};

@@ -5,8 +5,8 @@ use super::client::with_query;
 use super::pools::rule;
 use super::render::{Column, Style, Table, duration, or_dash, wrapped};
 use super::run::Ctl;
-use crate::control::api::Advice;
-use crate::wording::counted;
+use governor_api::Advice;
+use governor_observation::wording::counted;
 
 /// Asks and shows.
 pub(super) fn run(ctl: &Ctl, last_seconds: u64) -> Result<Answer, Error> {
@@ -60,7 +60,7 @@ pub(super) fn text(advice: &Advice, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::{FairShare, PoolAdvice, SettingAdvice};
+    use governor_api::{FairShare, PoolAdvice, SettingAdvice};
 
     #[test]
     fn each_setting_shows_whom_it_would_have_held_back_and_what_it_would_have_left_unused() {

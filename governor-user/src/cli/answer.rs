@@ -1,7 +1,7 @@
 //! What a subcommand comes to: text for standard output and an exit code, or an error that has both.
 
 use crate::config::ConfigError;
-use crate::control::api::Failure;
+use governor_api::Failure;
 use hyper::StatusCode;
 use rustix::io::Errno;
 use std::io;

@@ -1,8 +1,9 @@
 //! The command line of `governorctl`, as data. Knows no daemon.
 
 use crate::config::value::parse_duration;
-use crate::control::api::{DEFAULT_SOCKET, KeyField};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
+use governor_api::{DEFAULT_SOCKET, KeyField};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -116,7 +117,7 @@ pub(super) enum Command {
         /// Remove single fields: cap, weight, floor, suspend, or end (of all of it)
         #[arg(
             long,
-            value_enum,
+            value_parser = key_field(),
             value_delimiter = ',',
             value_name = "FIELD",
             hide_possible_values = true,
@@ -374,6 +375,13 @@ fn whole_seconds(text: &str) -> Result<u64, String> {
         return Err(format!("expected whole seconds, at least one, found \"{text}\""));
     }
     Ok(duration.as_secs())
+}
+
+/// A field of an override by its name.
+fn key_field() -> impl TypedValueParser<Value = KeyField> {
+    PossibleValuesParser::new(KeyField::ALL.map(KeyField::as_str)).map(|word| {
+        KeyField::ALL.into_iter().find(|field| field.as_str() == word).expect("the parser takes no other word")
+    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::answer::{Answer, Error};
 use super::args::Switch;
 use super::render::{self, Style};
 use super::run::Ctl;
-use crate::control::api::{Bypass, BypassRequest};
+use governor_api::{Bypass, BypassRequest};
 use hyper::Method;
 
 /// Switches and shows the state after it.

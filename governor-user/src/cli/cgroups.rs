@@ -3,7 +3,7 @@
 use super::answer::{Answer, Error};
 use super::render::{Column, Style, Table, or_dash};
 use super::run::Ctl;
-use crate::control::api::{Basis, CgroupView};
+use governor_api::{Basis, CgroupView};
 
 /// Asks and shows. Counts that are unavailable are an error of the daemon with its reason.
 pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {

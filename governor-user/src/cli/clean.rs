@@ -5,9 +5,9 @@ use super::answer::{Answer, Error, Exit};
 use super::render::{Style, printable};
 use super::run::Ctl;
 use crate::config::{self, Base, Config};
-use crate::kernel::pin::folder::Folder;
 use crate::proxy::listener;
 use anyhow::Result;
+use governor_kernel::pin::folder::Folder;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 

@@ -2,7 +2,7 @@
 
 use super::answer::Error;
 use super::render::printable;
-use crate::control::api::Failure;
+use governor_api::Failure;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;

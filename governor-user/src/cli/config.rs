@@ -3,7 +3,7 @@
 use super::answer::{Answer, Error};
 use super::render::{Column, Style, Table, or_dash, value};
 use super::run::Ctl;
-use crate::control::api::{ConfigEntry, Origin};
+use governor_api::{ConfigEntry, Origin};
 
 /// Asks and shows. JSON has the origin always.
 pub(super) fn run(ctl: &Ctl, origin: bool) -> Result<Answer, Error> {
@@ -57,7 +57,7 @@ pub(super) fn with_origin(entries: &[ConfigEntry], style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::PendingValue;
+    use governor_api::PendingValue;
     use serde_json::json;
 
     #[test]

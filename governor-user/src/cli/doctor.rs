@@ -8,7 +8,7 @@ use super::answer::{Answer, Error, Exit};
 use super::local;
 use super::render::{Style, printable, wrapped};
 use super::run::Ctl;
-use crate::control::api::{Check, CheckStatus};
+use governor_api::{Check, CheckStatus};
 
 /// Checks and shows. A failed check makes the answer negative.
 pub(super) fn run(ctl: &Ctl) -> Result<Answer, Error> {
@@ -88,7 +88,7 @@ fn refused(check: &Check) -> Vec<(String, &'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::{HookCandidate, HookView, Tier};
+    use governor_api::{HookCandidate, HookView, Tier};
 
     fn check(name: &str, status: CheckStatus, fix: Option<&str>) -> Check {
         Check { name: name.into(), status, detail: "as found".into(), fix: fix.map(str::to_owned), hook: None }

@@ -4,7 +4,7 @@ use super::answer::{Answer, Error};
 use super::client::with_query;
 use super::render::{Column, Style, Table, or_dash, printable, value};
 use super::run::Ctl;
-use crate::control::api::{Event, KeySetting};
+use governor_api::{Event, KeySetting};
 use serde_json::Value;
 
 /// Asks and shows.

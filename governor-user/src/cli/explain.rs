@@ -6,7 +6,7 @@ use super::explain_lease;
 use super::ids::{self, Id};
 use super::render::{Facts, Style, duration, key_name, short_hash, wrapped};
 use super::run::Ctl;
-use crate::control::api::{Decision, Outcome};
+use governor_api::{Decision, Outcome};
 
 /// Asks for what the id names and shows it; an id without its kind is a decision's, else a lease's.
 pub(super) fn run(ctl: &Ctl, id: &str) -> Result<Answer, Error> {
@@ -81,8 +81,8 @@ fn text(decision: &Decision, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::Numbers;
     use crate::control::explain::explain;
+    use governor_api::Numbers;
 
     #[test]
     fn a_refusal_is_told_in_words_and_numbers() {

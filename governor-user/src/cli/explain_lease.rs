@@ -5,8 +5,8 @@ use super::client::escaped;
 use super::ids;
 use super::render::{Facts, Style, duration, key_name, or_dash, org_name, printable, wrapped};
 use super::run::Ctl;
-use crate::control::api::{Failure, Lease, Session, Status};
-use crate::wording::counted;
+use governor_api::{Failure, Lease, Session, Status};
+use governor_observation::wording::counted;
 use hyper::StatusCode;
 
 /// Asks for a lease and shows it. One that is not held is an error of the daemon.

@@ -4,8 +4,8 @@ use super::answer::{Answer, Error};
 use super::client::with_query;
 use super::render::{Facts, Style, duration, printable, wrapped};
 use super::run::Ctl;
-use crate::control::api::{Conntrack, Evidence, ListenerVerdict, Verdict};
-use crate::wording::counted;
+use governor_api::{Conntrack, Evidence, ListenerVerdict, Verdict};
+use governor_observation::wording::counted;
 use std::net::SocketAddr;
 
 /// Asks and shows. A place without a listener is an error of the daemon.
@@ -154,7 +154,7 @@ fn capital(sentence: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::{Descriptors, NamespaceCounters, PoolWork, Work};
+    use governor_api::{Descriptors, NamespaceCounters, PoolWork, Work};
 
     fn row(verdict: Verdict, evidence: Evidence) -> ListenerVerdict {
         ListenerVerdict {

@@ -4,7 +4,7 @@ use super::answer::{Answer, Error};
 use super::client::escaped;
 use super::render::{Column, Style, Table, duration, key_name, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::{KeyOverride, KeyOverrideChange, KeyOverrideRequest, KeySetting};
+use governor_api::{KeyOverride, KeyOverrideChange, KeyOverrideRequest, KeySetting};
 use hyper::Method;
 
 /// Shows every override that holds.

@@ -4,7 +4,7 @@ use super::answer::{Answer, Error};
 use super::client::with_query;
 use super::render::{Cell, Column, Style, Table, duration, or_dash, org_name, printable};
 use super::run::Ctl;
-use crate::control::api::{Key, Org};
+use governor_api::{Key, Org};
 use std::cmp::Reverse;
 
 /// Asks and shows.
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn an_org_shows_its_class_and_the_tier_that_raised_it() {
-        let pool = |pool: &str, share| crate::control::api::OrgPool {
+        let pool = |pool: &str, share| governor_api::OrgPool {
             pool: pool.into(),
             in_flight: 40,
             parked: 2,

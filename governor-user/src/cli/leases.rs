@@ -5,7 +5,7 @@ use super::client::with_query;
 use super::ids;
 use super::render::{Column, Style, Table, duration, or_dash, org_name, printable, short_hash};
 use super::run::Ctl;
-use crate::control::api::Lease;
+use governor_api::Lease;
 use std::time::Duration;
 
 /// Asks and shows.

@@ -4,7 +4,7 @@ use super::answer::{Answer, Error};
 use super::client::with_query;
 use super::render::{Cell, Column, Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::{ClosedListeners, ListenerGroup, ListenerRow, ListenerView, Protocol, SojournView, Verdict};
+use governor_api::{ClosedListeners, ListenerGroup, ListenerRow, ListenerView, Protocol, SojournView, Verdict};
 use std::cmp::Reverse;
 use std::net::SocketAddr;
 
@@ -202,7 +202,7 @@ fn overflows(listener: &ListenerView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::{Family, Tier};
+    use governor_api::{Family, Tier};
 
     fn listener() -> ListenerView {
         ListenerView {

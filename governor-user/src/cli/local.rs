@@ -1,7 +1,7 @@
 //! What `doctor` can see of the machine without a daemon: rights, kernel type information, lockdown, cgroups. Reads
 //! a few files, changes nothing. Each check is a pure function of what was read.
 
-use crate::control::api::{Check, CheckStatus};
+use governor_api::{Check, CheckStatus};
 use std::io;
 use std::path::Path;
 

@@ -5,7 +5,7 @@ use super::client::escaped;
 use super::members::state;
 use super::render::printable;
 use super::run::Ctl;
-use crate::control::api::{MemberChange, MemberRequest, MemberRow};
+use governor_api::{MemberChange, MemberRequest, MemberRow};
 use hyper::Method;
 
 /// Orders and shows what it was and is.
@@ -26,7 +26,7 @@ fn sentence(change: &MemberChange) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::MemberState;
+    use governor_api::MemberState;
 
     #[test]
     fn an_order_says_what_the_member_is_and_was() {

@@ -4,7 +4,7 @@ use super::answer::{Answer, Error};
 use super::client::with_query;
 use super::render::{Cell, Column, Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::{MemberRow, MemberState};
+use governor_api::{MemberRow, MemberState};
 use std::cmp::Reverse;
 
 /// Asks and shows.

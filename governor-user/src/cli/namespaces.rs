@@ -3,7 +3,7 @@
 use super::answer::{Answer, Error};
 use super::render::{Column, Style, Table, or_dash, printable, wrapped};
 use super::run::Ctl;
-use crate::control::api::{Conntrack, FindingKind, NamespaceView};
+use governor_api::{Conntrack, FindingKind, NamespaceView};
 use std::cmp::Reverse;
 
 /// Asks and shows.
@@ -68,7 +68,7 @@ fn name(namespace: &NamespaceView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::{Finding, NamespaceCounters};
+    use governor_api::{Finding, NamespaceCounters};
 
     #[test]
     fn counters_come_with_what_they_mean() {

@@ -7,7 +7,7 @@ use super::{
     advise, cgroups, config, events, key, keys, leases, listeners, members, namespaces, pools, refusals, reload,
     status, tune,
 };
-use crate::control::api::{
+use governor_api::{
     Advice, Basis, CgroupView, ClosedListeners, ConfigEntry, Conntrack, Event, FairShare, Finding, FindingKind, Key,
     KeyOverride, KeySetting, Lease, ListenerGroup, ListenerName, ListenerRow, ListenerView, Member, MemberRow,
     MemberState, Mode, NamespaceCounters, NamespaceView, Org, OrgPool, Origin, Pool, PoolAdvice, Reload, ReloadChange,

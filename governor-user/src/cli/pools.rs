@@ -4,7 +4,7 @@ use super::answer::{Answer, Error};
 use super::members::state;
 use super::render::{Column, Style, Table, duration, or_dash};
 use super::run::Ctl;
-use crate::control::api::{FairShare, Mode, Pool};
+use governor_api::{FairShare, Mode, Pool};
 
 /// Asks and shows.
 pub(super) fn run(ctl: &Ctl, members: bool) -> Result<Answer, Error> {
@@ -131,7 +131,7 @@ pub(super) fn traffic_table(pools: &[Pool], style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::{Member, MemberState, WouldHave};
+    use governor_api::{Member, MemberState, WouldHave};
 
     fn pool(name: &str, oldest_parked_seconds: Option<f64>) -> Pool {
         Pool {
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn traffic_with_a_bound_has_a_table_of_its_own() {
         let mut pool = pool("chat", None);
-        pool.traffic = vec![crate::control::api::Traffic { name: "media".into(), slots: Some(4), in_flight: 4 }];
+        pool.traffic = vec![governor_api::Traffic { name: "media".into(), slots: Some(4), in_flight: 4 }];
         insta::assert_snapshot!(traffic_table(&[pool], Style::PLAIN), @"
         POOL  TRAFFIC  IN FLIGHT  SLOTS
         chat  media            4      4

@@ -5,8 +5,8 @@ use super::client::with_query;
 use super::ids;
 use super::render::{Column, Style, Table, duration, or_dash, printable, short_hash, wrapped};
 use super::run::Ctl;
-use crate::control::api::{Refusals, RefusalsQuery};
-use crate::wording::counted;
+use governor_api::{Refusals, RefusalsQuery};
+use governor_observation::wording::counted;
 
 /// Asks and shows.
 pub(super) fn run(ctl: &Ctl, query: RefusalsQuery) -> Result<Answer, Error> {
@@ -90,7 +90,7 @@ fn seconds(seconds: u64) -> f64 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::control::api::{Decision, RefusalCount};
+    use governor_api::{Decision, RefusalCount};
 
     pub(in crate::cli) fn some(pool: &str, label: &str) -> Refusals {
         Refusals {

@@ -5,7 +5,7 @@ use super::answer::{Answer, Error};
 use super::render::{Column, Style, Table, value};
 use super::run::Ctl;
 use crate::config::{self, Base};
-use crate::control::api::{DEFAULT_SOCKET, Reload};
+use governor_api::{DEFAULT_SOCKET, Reload};
 use hyper::Method;
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ pub(super) fn text(reload: &Reload, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::ReloadChange;
+    use governor_api::ReloadChange;
     use serde_json::json;
 
     #[test]

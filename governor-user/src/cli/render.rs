@@ -2,7 +2,7 @@
 //! colour only on a terminal. Tables are in `table`. Knows no subcommand and asks nobody.
 
 pub(super) use super::table::{Cell, Column, Table};
-pub(super) use crate::wording::printable;
+pub(super) use governor_observation::wording::printable;
 use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 use std::io::IsTerminal;

@@ -9,9 +9,9 @@ use super::{
     advise, bypass, cgroups, clean, completions, config, doctor, drain, events, explain, explain_listener, key,
     key_hash, keys, leases, listeners, manual, member, members, namespaces, pools, refusals, reload, set, status, tune,
 };
-use crate::control::api::{KeyOverrideRequest, MemberOrder, MemberRequest, RefusalsQuery};
-use crate::wording::chain;
 use clap::FromArgMatches;
+use governor_api::{KeyOverrideRequest, MemberOrder, MemberRequest, RefusalsQuery};
+use governor_observation::wording::chain;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::process::ExitCode;

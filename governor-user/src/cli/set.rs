@@ -5,7 +5,7 @@ use super::client::escaped;
 use super::config::layer;
 use super::render::value;
 use super::run::Ctl;
-use crate::control::api::{Setting, SettingChange};
+use governor_api::{Setting, SettingChange};
 use hyper::Method;
 use serde_json::Value;
 
@@ -52,7 +52,7 @@ fn sentence(change: &SettingChange) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::Origin;
+    use governor_api::Origin;
     use serde_json::json;
 
     #[test]

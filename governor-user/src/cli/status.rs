@@ -5,10 +5,8 @@ use super::pools::fair_share;
 use super::render::{Column, Facts, Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
 use super::{bypass, drain, ids};
-use crate::control::api::{
-    Health, LostLeases, MemberCounts, Mode, Overrides, PinState, Pins, Severity, Status, Troubled,
-};
-use crate::wording::counted;
+use governor_api::{Health, LostLeases, MemberCounts, Mode, Overrides, PinState, Pins, Severity, Status, Troubled};
+use governor_observation::wording::counted;
 use std::net::SocketAddr;
 
 /// Listeners in trouble that are named.
@@ -221,7 +219,7 @@ fn counting(pins: &Pins, style: Style) -> Option<String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::control::api::{Bypass, FairShare, HealthFinding, Monitor, Node, PoolSummary, Session, Tier, Verdict};
+    use governor_api::{Bypass, FairShare, HealthFinding, Monitor, Node, PoolSummary, Session, Tier, Verdict};
 
     pub(in crate::cli) fn quiet() -> Status {
         Status {
@@ -241,7 +239,7 @@ pub(super) mod tests {
             shed_mode: Mode::Observe,
             bypass: Bypass::default(),
             draining: false,
-            drain: crate::control::api::Drain::default(),
+            drain: governor_api::Drain::default(),
             sessions: Vec::new(),
             awaited: 0,
             lost: Vec::new(),
@@ -249,7 +247,7 @@ pub(super) mod tests {
             pools: Vec::new(),
             kernel: Health { audits: 40, ..Health::default() },
             pins: Pins::default(),
-            state: crate::control::api::StateHealth::default(),
+            state: governor_api::StateHealth::default(),
             overrides: Overrides::default(),
             reload_failure: None,
             pending: Vec::new(),

@@ -6,11 +6,11 @@ use super::args::{TuneOrder, Which};
 use super::client::with_query;
 use super::render::{Cell, Column, Facts, Style, Table, or_dash, printable};
 use super::run::Ctl;
-use crate::control::api::{
+use governor_api::{
     TunedListener, Tuner, TunerAction, TunerOrdered, TunerOutcome, TunerRecord, TunerResume, TunerResumed, TunerSet,
     TunerSetting, TunerState, TunerWhich,
 };
-use crate::wording::counted;
+use governor_observation::wording::counted;
 use hyper::Method;
 use serde::Serialize;
 
@@ -247,7 +247,7 @@ pub(super) fn records(journal: &[TunerRecord], style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::{HoldersUnknown, ListenerName, TunerPlan};
+    use governor_api::{HoldersUnknown, ListenerName, TunerPlan};
 
     fn name() -> ListenerName {
         ListenerName { netns: 4_026_531_840, address: "0.0.0.0".parse().unwrap(), port: 443, cookie: 7 }

@@ -1,9 +1,10 @@
 //! `GET /v1/advise`: recorded demand, every setting worth trying, and what each would have done. Reads the disk and
 //! computes for a while: on a thread of its own, one at a time, in memory that does not grow with the record.
 
-use super::{api, views};
+use super::views;
 use crate::advise::{Collector, Jobs, replay};
 use crate::daemon::demand;
+use governor_api as api;
 use governor_engine::policy::{FairShare, Headroom, Policy};
 use std::collections::BTreeSet;
 use std::io;

@@ -1,12 +1,12 @@
 //! `GET /v1/doctor`: what the running daemon knows of itself, one finding each. Pure; the machine is looked at by
 //! `governorctl`, which can do that without a daemon.
 
-use super::api::{Check, CheckStatus, StateHealth, Tuner, TunerState};
 use crate::daemon::settings::Settings;
 use crate::daemon::view::View;
-use crate::kernel::view::{Health, HookEvent, HookView, Observation, PinState, PinsView, SourceView};
-use crate::own_namespaces::proc_is_ours;
-use crate::wording::counted;
+use governor_api::{Check, CheckStatus, StateHealth, Tuner, TunerState};
+use governor_kernel::own_namespaces::proc_is_ours;
+use governor_observation::wording::counted;
+use governor_observation::{Health, HookEvent, HookView, Observation, PinState, PinsView, SourceView};
 use std::path::PathBuf;
 
 /// Everything, the kernel's part first.
@@ -265,7 +265,7 @@ fn overflows(seen: &Observation) -> Option<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::view::{HookCandidate, ListenerView, Tier};
+    use governor_observation::{HookCandidate, ListenerView, Tier};
 
     #[test]
     fn overflows_that_nobody_looked_at_are_said_to_be_unknown() {

@@ -1,8 +1,8 @@
 //! Decisions in plain words: pure text from the numbers, so that `curl` and `governorctl explain` say the same.
 
-use super::api::{Decision, Outcome};
 use crate::daemon::translate::ANONYMOUS;
-use crate::wording::{Counted, counted};
+use governor_api::{Decision, Outcome};
+use governor_observation::wording::{Counted, counted};
 
 /// One or two sentences: what happened by which rule, on which numbers, and what the client was told.
 /// Reads everything of `decision` but its `explanation`; names no key but the requester's own.
@@ -122,7 +122,7 @@ fn seconds(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::api::Numbers;
+    use governor_api::Numbers;
 
     fn refused(reason: &str, origin: &str, status: u16) -> Decision {
         Decision {

@@ -1,6 +1,5 @@
 //! Overrides of single keys and the record of changes, over HTTP.
 
-use super::api;
 use super::problem::{Answer, Problem};
 use super::server::{Caller, LONGEST, writer};
 use crate::daemon::audit;
@@ -10,6 +9,7 @@ use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{ConnectInfo, Path, Query, State};
 use axum::http::StatusCode;
+use governor_api as api;
 
 /// `GET /v1/overrides`.
 pub(super) async fn list(State(handle): State<Handle>) -> Answer<Vec<api::KeyOverride>> {

@@ -1,8 +1,8 @@
 //! `GET /v1/listeners`: the last observation joined with the last report and the names of processes. Reads `/proc`: not
 //! on the daemon's loop.
 
-use super::api::{ListenerRow, ListenerView, Verdict};
-use crate::overload::Report;
+use governor_api::{ListenerRow, ListenerView, Verdict};
+use governor_health::Report;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -49,7 +49,8 @@ fn process_name(pid: u32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::overload::{Evidence, Judged};
+    use governor_health::Evidence;
+    use governor_health::Judged;
 
     #[test]
     fn each_listener_has_its_own_verdict_and_the_name_of_its_first_process() {

@@ -1,6 +1,5 @@
 //! Members, orders for them, and the drain of the node, over HTTP.
 
-use super::api;
 use super::problem::{Answer, Problem};
 use super::server::{Caller, LONGEST, known_pool, names, writer};
 use super::views;
@@ -11,6 +10,7 @@ use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{ConnectInfo, Path, Query, State};
 use axum::http::StatusCode;
+use governor_api as api;
 use governor_engine::snapshot::LeaseView;
 
 /// Leases that a drain names.

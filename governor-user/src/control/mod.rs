@@ -1,7 +1,6 @@
 //! The control API: HTTP and JSON over a Unix socket, read by people with `curl` and by `governorctl`.
 
 mod advice;
-pub mod api;
 pub mod doctor;
 pub mod explain;
 mod keys;

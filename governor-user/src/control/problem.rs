@@ -1,12 +1,12 @@
 //! Refusals of the control API: a status, a sentence and, where there is one, a hint. Knows no route.
 
-use super::api;
 use crate::daemon::reload::ReloadError;
 use crate::daemon::settings::Refused;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use governor_api as api;
 
 /// What a route answers.
 pub(super) type Answer<T> = Result<Json<T>, Problem>;

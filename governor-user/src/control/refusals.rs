@@ -1,7 +1,6 @@
 //! `GET /v1/refusals`: refusals that were kept, by key, pool, reason and age, with how many there are of each reason. Reads
 //! the disk: not on the daemon's loop, and one request at a time.
 
-use super::api;
 use super::explain::explain;
 use super::problem::{Answer, Problem};
 use super::views;
@@ -12,6 +11,7 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
+use governor_api as api;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;

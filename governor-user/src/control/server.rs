@@ -2,7 +2,7 @@
 //! user, as the kernel tells it.
 
 use super::problem::{Answer, Problem};
-use super::{advice, api, keys, members, tuner, views};
+use super::{advice, keys, members, tuner, views};
 use crate::config::Names;
 use crate::control::verdicts::Place;
 use crate::daemon::archive;
@@ -11,7 +11,6 @@ use crate::daemon::clock;
 use crate::daemon::handle::Handle;
 use crate::daemon::reload;
 use crate::health::Facts;
-use crate::kernel::groups::groups;
 use crate::proxy::peer::Peer;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{ConnectInfo, Path, Query, State};
@@ -19,6 +18,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Extension, Json, Router};
+use governor_api as api;
+use governor_kernel::groups::groups;
 
 /// Longest bypass or override that ends by itself: a year.
 pub(super) const LONGEST: u64 = 366 * 86_400;

@@ -1,6 +1,5 @@
 //! The tuner over HTTP: what it sees, what it did, and what operators order for single listeners.
 
-use super::api;
 use super::problem::{Answer, Problem};
 use super::server::{Caller, writer};
 use crate::config::TunerMode;
@@ -10,6 +9,7 @@ use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{ConnectInfo, Query, State};
 use axum::http::StatusCode;
+use governor_api as api;
 
 /// `GET /v1/tuner`.
 pub(super) async fn view(State(handle): State<Handle>) -> Answer<api::Tuner> {

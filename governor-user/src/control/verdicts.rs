@@ -1,8 +1,10 @@
 //! From the last report to the JSON types of the control API: verdicts by listener, monitors by cause. Pure.
 
-use super::api;
-use crate::overload::monitors::cause_names;
-use crate::overload::{Judged, Report, Verdict};
+use governor_api as api;
+use governor_health::Judged;
+use governor_health::Report;
+use governor_health::Verdict;
+use governor_health::monitors::cause_names;
 use std::net::{IpAddr, SocketAddr};
 
 /// Listeners in trouble that `status` lists.
@@ -84,7 +86,7 @@ pub fn monitors(report: &Report) -> Vec<api::Monitor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::overload::Evidence;
+    use governor_health::Evidence;
 
     fn row(address: &str, port: u16, watched: bool, verdict: Verdict) -> Judged {
         Judged {

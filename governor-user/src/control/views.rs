@@ -7,22 +7,22 @@ mod setting;
 pub use decision::{decision, numbers};
 pub use setting::{change, config, pending, reload_change};
 
-use super::api;
 use super::verdicts;
 use crate::config::Names;
 use crate::daemon::settings::Settings;
 use crate::daemon::translate;
 use crate::daemon::view::View;
 use crate::health::{self, Facts};
-use crate::kernel::view::Observation;
-use crate::overload::evidence::PoolWork;
-use crate::overload::monitors::cause_names;
 use crate::state::StateDir;
+use governor_api as api;
 use governor_engine::id::{ClassId, KeyId, OrgId, PoolId};
 use governor_engine::io::Kind;
 use governor_engine::policy::{FairShare, Mode};
 use governor_engine::snapshot::{LeaseView, MemberState, PoolView};
 use governor_engine::time::Instant;
+use governor_health::evidence::PoolWork;
+use governor_health::monitors::cause_names;
+use governor_observation::Observation;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

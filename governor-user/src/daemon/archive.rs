@@ -4,9 +4,9 @@
 use super::clock;
 use super::journal::Entry;
 use super::ring::{self, Ring, RingHealth};
-use crate::control::api::Decision;
 use crate::control::explain::explain;
 use crate::control::views;
+use governor_api::Decision;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::ops::ControlFlow;

@@ -4,7 +4,7 @@
 use super::clock;
 use super::event_log::{level, words};
 use super::ring::{Ring, RingHealth, read};
-use crate::control::api::Event;
+use governor_api::Event;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -2,12 +2,12 @@
 //! holders say which of them still run, so that it does not hand out slots that are in use. A thread of its own writes, and
 //! the newest is what counts: one that it has no time for is left out. Knows no engine.
 
-use crate::own_namespaces::{boot_id, process_scope};
 use crate::proxy::peer::Peer;
 use crate::state::{LEASES, StateDir};
 use governor_common::wire::KeyHash;
 use governor_common::wire::request::{HeldLease, Kind, Priority};
 use governor_engine::time::{Duration, Instant};
+use governor_kernel::own_namespaces::{boot_id, process_scope};
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;

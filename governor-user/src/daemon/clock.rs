@@ -1,8 +1,8 @@
 //! The daemon's one clock: CLOCK_MONOTONIC as the engine's time, as the kernel counts it, so that it compares with what
 //! BPF programs stamp. Steps of the wall clock change nothing.
 
-use crate::own_namespaces::kernel_monotonic_ns;
 use governor_engine::time::Instant;
+use governor_kernel::own_namespaces::kernel_monotonic_ns;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Now, in nanoseconds since boot.

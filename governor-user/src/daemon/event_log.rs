@@ -1,7 +1,7 @@
 //! How an event reads in the log: at which level, by its meaning, and its values as plain words. Pure.
 
 use super::audit::ITSELF;
-use crate::control::api::Event;
+use governor_api::Event;
 use serde_json::Value;
 use tracing::Level;
 

@@ -10,14 +10,14 @@ use super::settings::Settings;
 use super::sockets::Sockets;
 use super::view::View;
 use crate::config::Config;
-use crate::control::api;
-use crate::kernel::view::Observation;
 use crate::metrics::Recorder;
-use crate::overload::Report;
 use crate::state::{StateDir, Stored};
 use crate::tuner::Tuner;
+use governor_api as api;
 use governor_engine::snapshot::LeaseView;
 use governor_engine::time::Instant;
+use governor_health::Report;
+use governor_observation::Observation;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 

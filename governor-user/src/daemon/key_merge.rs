@@ -1,7 +1,7 @@
 //! What an order makes of the override that a key has: fields the order does not name stay as they are. Pure.
 
 use super::key_overrides::KeyOverride;
-use crate::control::api::{KeyField, KeyOverrideRequest, KeySetting};
+use governor_api::{KeyField, KeyOverrideRequest, KeySetting};
 
 /// What holds after an order.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 use super::event_log::words;
 use super::translate;
 use crate::config::value::identity;
-use crate::control::api::KeySetting;
 use crate::state::{KEYS, StateDir, Stored};
+use governor_api::KeySetting;
 use governor_engine::id::KeyId;
 use governor_engine::policy::{Entitlement, Override};
 use governor_engine::time::{Duration, Instant};

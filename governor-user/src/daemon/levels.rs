@@ -1,18 +1,19 @@
 //! What the driver makes of a report: the level that proxies are notified of, the level that the engine acts by, and a record
-//! of what the [transitions](crate::overload::transitions) selects.
+//! of what the [transitions](governor_health::transitions) selects.
 
 use super::audit::{ITSELF, event};
 use super::driver::Driver;
 use super::messages::Message;
 use super::page::SignalPage;
 use super::translate;
-use crate::overload::loads::NamedLoad;
-use crate::overload::monitors::cause_names;
-use crate::overload::transitions::Entry;
-use crate::overload::{Loads, Report};
 use governor_common::wire::reply::{Level, Overload, Reply};
 use governor_engine::io::Input;
 use governor_engine::time::Instant;
+use governor_health::Loads;
+use governor_health::Report;
+use governor_health::loads::NamedLoad;
+use governor_health::monitors::cause_names;
+use governor_health::transitions::Entry;
 use std::sync::Arc;
 use tokio::sync::mpsc::WeakSender;
 use tokio::sync::watch;

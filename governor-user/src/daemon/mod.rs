@@ -9,6 +9,7 @@
 
 mod answers;
 pub mod archive;
+pub mod assessment;
 pub mod audit;
 pub mod bypass;
 mod candidates;
@@ -52,9 +53,7 @@ pub mod view;
 
 use crate::config::{DaemonConfig, KernelConfig};
 use crate::control::{self, serving};
-use crate::kernel::{self, Plane};
 use crate::metrics::{self, Recorder};
-use crate::overload;
 use crate::proxy::accept::Accept;
 use crate::proxy::census::{Bounds, Census};
 use crate::proxy::listener::BACKLOG;
@@ -62,6 +61,7 @@ use crate::proxy::peer::Allowed;
 use crate::tuner::Tuner;
 use anyhow::{Context, Result};
 use driver::{Driver, Parts};
+use governor_kernel::Plane;
 use handle::Handle;
 use page::SignalPage;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -132,7 +132,7 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
     let seen = plane.observations();
 
     let (loads, carried) = watch::channel(Arc::default());
-    let reports = overload::watch::spawn(config.overload.clone(), config.cgroups.clone(), seen.clone(), carried)
+    let reports = assessment::spawn(config.overload.clone(), config.cgroups.clone(), seen.clone(), carried)
         .context("the system refuses a thread")?;
     let recorder = Recorder::default();
     // The first numbers stand for the sessions of the life before.
@@ -241,7 +241,7 @@ fn signal_page(epoch: u16) -> Option<SignalPage> {
 }
 
 async fn start_kernel_plane(config: &KernelConfig) -> Result<Plane> {
-    let options = kernel::Options {
+    let options = governor_kernel::Options {
         require: config.require,
         forced_tier: config.tier,
         tick: config.tick,
@@ -251,8 +251,9 @@ async fn start_kernel_plane(config: &KernelConfig) -> Result<Plane> {
         pins: config.pins.clone(),
     };
     // Loading programs takes up to a second: not on the loop.
-    let plane =
-        tokio::task::spawn_blocking(move || kernel::spawn(options)).await.context("the kernel plane panicked")??;
+    let plane = tokio::task::spawn_blocking(move || governor_kernel::spawn(options))
+        .await
+        .context("the kernel plane panicked")??;
     for reason in &plane.observations().borrow().degraded {
         tracing::warn!("degraded: {reason}");
     }

@@ -6,11 +6,11 @@ use super::journal::Entry;
 use super::light::is_light;
 use super::messages::Message;
 use super::translate;
-use crate::kernel::clients::{ClientWatch, News};
 use governor_common::wire::reply::Reply;
 use governor_engine::id::SessionId;
 use governor_engine::io::{Decision, Input, Output, Work};
 use governor_engine::time::Instant;
+use governor_kernel::clients::{ClientWatch, News};
 
 impl Driver {
     pub(super) fn deliver(&mut self) {

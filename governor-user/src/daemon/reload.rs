@@ -8,8 +8,8 @@ use super::notify;
 use super::settings::Changed;
 use super::sockets::Restored;
 use crate::config::ConfigError;
-use crate::control::api;
 use crate::control::views;
+use governor_api as api;
 use serde_json::{Map, Value};
 
 /// Changed settings that an event lists at most; the answer to the caller lists all.

@@ -110,7 +110,7 @@ impl Driver {
         }
         if let Some(state) = self.sessions.get_mut(&session) {
             if let Some(left_out) = self.session_log.allow(std::time::Instant::now()) {
-                let name = crate::wording::printable(&hello.name);
+                let name = governor_observation::wording::printable(&hello.name);
                 let Peer { pid, uid, .. } = state.peer;
                 tracing::info!(session = session.0, name, pid, uid, left_out, "session opened");
             }

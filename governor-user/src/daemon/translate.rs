@@ -2,7 +2,6 @@
 //! nothing.
 
 use super::journal::Entry;
-use crate::wording::{Counted, counted};
 use governor_common::wire::KeyHash;
 use governor_common::wire::reply::{self, Reply};
 use governor_common::wire::request;
@@ -13,6 +12,7 @@ use governor_engine::io::{
     RevokeReason,
 };
 use governor_engine::time::{Duration, Instant};
+use governor_observation::wording::{Counted, counted};
 
 /// An `Acquire` with its names resolved, and with the candidates that frames before it named.
 ///

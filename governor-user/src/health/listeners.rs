@@ -2,8 +2,10 @@
 //! about their pool.
 
 use super::{HealthFinding, Severity};
-use crate::kernel::view::HalfOpen;
-use crate::overload::{Judged, Report, Verdict};
+use governor_health::Judged;
+use governor_health::Report;
+use governor_health::Verdict;
+use governor_observation::HalfOpen;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 

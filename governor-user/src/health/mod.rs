@@ -1,57 +1,22 @@
 //! What is wrong with the node, as a list for people and scripts: each finding names its subject, says with numbers what is
 //! wrong, and gives the next command. Pure: from views of the daemon to findings; reads no clock and no file. Verdicts of
-//! single listeners are made in [`overload`](crate::overload); what is shown and with which exit code is the surfaces' part.
+//! single listeners are made in [`overload`](governor_health); what is shown and with which exit code is the surfaces' part.
 
 mod listeners;
 mod pools;
 
-use crate::control::api::StateHealth;
 use crate::daemon::settings::ReloadFailure;
 use crate::daemon::view::View;
-use crate::kernel::view::Observation;
-use crate::overload::Report;
-use crate::wording::counted;
+use governor_api::{HealthFinding, Severity, StateHealth};
 use governor_common::wire::reply::Level;
 use governor_engine::policy::Mode;
 use governor_engine::time::Duration;
-use serde::{Deserialize, Serialize};
+use governor_health::Report;
+use governor_observation::Observation;
+use governor_observation::wording::counted;
 
 /// Findings of one kind at most; one more then says how many there are.
 const MOST_OF_A_KIND: usize = 20;
-
-/// Something that needs attention.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HealthFinding {
-    /// How soon.
-    pub severity: Severity,
-    /// What it is about, e.g. `pool chat`, `listener 0.0.0.0:443`, `bypass`.
-    pub subject: String,
-    /// What is wrong, with the numbers that show it; without a full stop.
-    pub sentence: String,
-    /// The command that shows more or that ends it.
-    pub next_command: String,
-}
-
-/// How soon a finding needs attention.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Clients are harmed, or the governor does not do its part: act now.
-    Problem,
-    /// Nothing is lost yet, or it is meant: keep an eye on it.
-    Watch,
-}
-
-impl Severity {
-    /// Stable name, as in JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Problem => "problem",
-            Self::Watch => "watch",
-        }
-    }
-}
 
 /// What findings are made from: views of one moment.
 #[derive(Clone, Copy, Debug)]
@@ -68,25 +33,6 @@ pub struct Facts<'a> {
     pub failed_reload: Option<&'a ReloadFailure>,
     /// The state folder.
     pub state: &'a StateHealth,
-}
-
-impl HealthFinding {
-    fn problem(subject: impl Into<String>, sentence: impl Into<String>, next_command: impl Into<String>) -> Self {
-        Self::new(Severity::Problem, subject, sentence, next_command)
-    }
-
-    fn watch(subject: impl Into<String>, sentence: impl Into<String>, next_command: impl Into<String>) -> Self {
-        Self::new(Severity::Watch, subject, sentence, next_command)
-    }
-
-    fn new(
-        severity: Severity,
-        subject: impl Into<String>,
-        sentence: impl Into<String>,
-        next_command: impl Into<String>,
-    ) -> Self {
-        Self { severity, subject: subject.into(), sentence: sentence.into(), next_command: next_command.into() }
-    }
 }
 
 /// Everything that needs attention, problems first.
@@ -156,7 +102,7 @@ fn level(view: &View) -> Option<HealthFinding> {
                     "the level is {} at a pressure of {} ‰ ({}); no request is refused for it",
                     view.overload.level.as_str(),
                     view.overload.pressure,
-                    crate::overload::monitors::cause_names(view.overload.causes).join(", ")
+                    governor_health::monitors::cause_names(view.overload.causes).join(", ")
                 );
                 HealthFinding::watch("overload", sentence, "governorctl status")
             });

@@ -1,10 +1,10 @@
 //! Findings about pools: an upstream that is down, requests that wait, members that cool.
 
 use super::{HealthFinding, Severity};
-use crate::overload::Report;
-use crate::overload::evidence::PoolWork;
-use crate::overload::seconds;
 use governor_engine::time::Duration;
+use governor_health::Report;
+use governor_health::evidence::PoolWork;
+use governor_health::seconds;
 
 /// A request that has waited this long is more than a full pool's ordinary queue, in seconds.
 const LONG_WAIT: f64 = 10.0;

@@ -1,20 +1,22 @@
 //! Situations of a node and what is found in each.
 
 use super::*;
-use crate::control::api::UnstoredFile;
 use crate::daemon::clients::Counts;
 use crate::daemon::drain::DrainOrder;
 use crate::daemon::ring::RingHealth;
 use crate::daemon::view::SessionView;
-use crate::kernel::view::Tier;
-use crate::overload::evidence::PoolWork;
-use crate::overload::{Evidence, Judged, Verdict};
 use crate::proxy::peer::Peer;
+use governor_api::UnstoredFile;
 use governor_common::wire::reply::Overload;
 use governor_engine::id::SessionId;
 use governor_engine::policy::NodePolicy;
 use governor_engine::snapshot::Snapshot;
 use governor_engine::time::Instant;
+use governor_health::Evidence;
+use governor_health::Judged;
+use governor_health::Verdict;
+use governor_health::evidence::PoolWork;
+use governor_observation::Tier;
 
 /// The views of a node with one proxy.
 struct Node {

@@ -7,11 +7,11 @@ use super::{Recorder, kernel, overload};
 use crate::daemon::ring::RingHealth;
 use crate::daemon::translate;
 use crate::daemon::view::View;
-use crate::kernel::view::Observation;
-use crate::overload::Report;
 use governor_common::wire::reply::Level;
 use governor_engine::io::Reason;
 use governor_engine::snapshot::{MemberState, PoolView};
+use governor_health::Report;
+use governor_observation::Observation;
 use std::sync::atomic::Ordering;
 
 /// Keys, and orgs, with a series of their own per pool; the rest are summed as `other`.

@@ -2,7 +2,7 @@
 
 use super::page::{Labels, Page, Row};
 use super::sojourn::Waits;
-use crate::kernel::view::{ClosedListeners, Conntrack, ListenerView, NamespaceCounters, Observation};
+use governor_observation::{ClosedListeners, Conntrack, ListenerView, NamespaceCounters, Observation};
 use std::time::Duration;
 
 /// Listeners, cgroups and namespaces with series of their own; what does not fit is counted in
@@ -290,7 +290,7 @@ fn number(value: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::view::{Basis, CgroupView, PinState, PinsView, SojournBucket, SojournView};
+    use governor_observation::{Basis, CgroupView, PinState, PinsView, SojournBucket, SojournView};
 
     fn listener(port: u16) -> ListenerView {
         ListenerView { cookie: Some(7), depth: 3, ..ListenerView::bare(port) }

@@ -10,8 +10,8 @@ pub mod serve;
 mod sojourn;
 mod tuner;
 
-use crate::control::api::TunerAction;
 use crate::daemon::ring::RingHealth;
+use governor_api::TunerAction;
 use governor_engine::time::Duration;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;

@@ -2,8 +2,9 @@
 
 use super::kernel::MOST_LISTENERS;
 use super::page::Page;
-use crate::overload::monitors::cause_names;
-use crate::overload::{Judged, Report};
+use governor_health::Judged;
+use governor_health::Report;
+use governor_health::monitors::cause_names;
 
 /// Writes both.
 pub(super) fn write(page: &mut Page, report: &Report) {

@@ -1,7 +1,7 @@
 //! How long connections waited in accept queues, as a classic histogram: the kernel's fine buckets summed up to fixed
 //! bounds. Every bound is one of the kernel's own, so each count is exact. Knows no listener.
 
-use crate::kernel::view::SojournView;
+use governor_observation::SojournView;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NativeHistogram, NativeHistogramBuckets, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use std::fmt;
@@ -90,8 +90,8 @@ fn exponents(first: i32, last: i32) -> impl Iterator<Item = f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::view::SojournBucket;
     use governor_common::abi::{BUCKETS, bucket_of, upper_bound_seconds};
+    use governor_observation::SojournBucket;
 
     /// As the kernel counts these waits, in nanoseconds.
     fn counted(waits: &[u64]) -> SojournView {

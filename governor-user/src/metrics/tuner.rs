@@ -2,7 +2,7 @@
 
 use super::TunerFigures;
 use super::page::Page;
-use crate::control::api::TunerAction;
+use governor_api::TunerAction;
 
 /// Writes them.
 pub(super) fn write(page: &mut Page, figures: &TunerFigures) {

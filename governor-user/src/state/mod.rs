@@ -8,10 +8,9 @@ mod lock;
 mod tests;
 mod writer;
 
-use crate::wording::counted;
 use anyhow::{Context, Result, bail};
 use file::Damage;
-pub use lock::holder;
+use governor_observation::wording::counted;
 use serde::de::DeserializeOwned;
 use std::fs::{self, DirBuilder, File};
 use std::io;

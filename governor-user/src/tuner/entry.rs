@@ -1,13 +1,13 @@
 //! One listener as the tuner knows it: how it is followed, and what has been said of it. Decides and does nothing.
 
-use super::burst::Sample;
 use super::memory::Kept;
-use super::policy::{Stance, Track};
 use super::relisten::Socket;
 use crate::config::{ListenerPolicy, TunerMode};
-use crate::control::api::{self, ListenerName, TunerState};
-use crate::kernel::view::{ListenerView, Protocol};
+use governor_api::{self as api, ListenerName, TunerState};
 use governor_engine::time::{Duration, Instant};
+use governor_health::backlog::burst::Sample;
+use governor_health::backlog::policy::{Stance, Track};
+use governor_observation::{ListenerView, Protocol};
 
 /// A listener and all that is remembered of it.
 #[derive(Debug)]

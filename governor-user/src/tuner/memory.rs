@@ -1,8 +1,8 @@
 //! What a later life of the daemon has to know: what each raised listener's owner asked for, and which ones are left to
 //! an operator. Kept in the state folder for one boot of the machine, because cookies are counted anew at the next.
 
-use crate::own_namespaces::boot_id;
 use crate::state::{StateDir, TUNER};
+use governor_kernel::own_namespaces::boot_id;
 use serde::{Deserialize, Serialize};
 
 /// One listener that is not as its owner left it, or not to be touched.

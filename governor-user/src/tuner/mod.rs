@@ -7,13 +7,10 @@
 //!   control API ────┘       journal, memory, events ◀─ run ◀─ relisten (listen() through a duplicate)
 //! ```
 
-mod burst;
 mod entry;
 mod hands;
 mod journal;
 mod memory;
-mod plan;
-mod policy;
 mod relisten;
 mod run;
 mod setting;
@@ -23,12 +20,12 @@ pub(crate) use setting::Selector;
 pub use journal::records;
 
 use crate::config::{TunerConfig, TunerMode};
-use crate::control::api::{self, TunerWhich};
 use crate::daemon::messages::Message;
-use crate::kernel::view::Observation;
 use crate::metrics::Recorder;
-use crate::overload::Report;
 use crate::state::{StateDir, Stored};
+use governor_api::{self as api, TunerWhich};
+use governor_health::Report;
+use governor_observation::Observation;
 use run::Runner;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};

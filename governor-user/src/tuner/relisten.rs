@@ -2,11 +2,11 @@
 //! checked to be that socket, and closed at once: a duplicate that lived on would keep the listener alive after its owner
 //! and swallow connections. What the backlog is afterwards the kernel says. Decides nothing.
 
-use crate::kernel::listening::{self, Queue};
-use crate::kernel::preflight;
-use crate::kernel::privileged::{self, Duplicate};
-use crate::kernel::view::ProcessWalk;
-use crate::kernel::walk::{self, Sought};
+use governor_kernel::listening::{self, Queue};
+use governor_kernel::preflight;
+use governor_kernel::privileged::{self, Duplicate};
+use governor_kernel::walk::{self, Sought};
+use governor_observation::ProcessWalk;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::error::Error;

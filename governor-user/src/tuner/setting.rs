@@ -2,12 +2,12 @@
 //! holds where several fit, and the file in the state folder. Decides nothing about backlogs.
 
 use crate::config::{ListenerPattern, TunerMode};
-use crate::control::api::{TunerSetting, TunerWhich};
 use crate::daemon::clock;
-use crate::kernel::privileged;
-use crate::kernel::view::ListenerView;
-use crate::own_namespaces::{boot_id, process_scope};
 use crate::state::{StateDir, Stored, TUNER_SETTINGS};
+use governor_api::{TunerSetting, TunerWhich};
+use governor_kernel::own_namespaces::{boot_id, process_scope};
+use governor_kernel::privileged;
+use governor_observation::ListenerView;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -203,7 +203,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::view::ListenerView;
+    use governor_observation::ListenerView;
 
     fn which(listener: &str) -> TunerWhich {
         TunerWhich { listener: Some(listener.to_owned()), ..TunerWhich::default() }

@@ -14,7 +14,8 @@ mod restart;
 mod resync;
 
 use anyhow::{Context, Result, ensure};
-use governor_user::kernel::{self, Options};
+use governor_kernel as kernel;
+use governor_kernel::Options;
 use report::Report;
 use std::io::Write;
 use std::time::Duration;

@@ -6,7 +6,7 @@ mod state;
 
 pub use record::{ReadError, read};
 
-use governor_user::control::api::{Decision, Outcome};
+use governor_api::{Decision, Outcome};
 use state::{Answer, State};
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Reads decision records: a segment of the daemon's archive, or the JSON of `governorctl --format json explain`, one
 //! object, several, or an array of them.
 
-use governor_user::control::api::Decision;
+use governor_api::Decision;
 use governor_user::daemon::ring;
 use serde_json::{Deserializer, Value};
 

@@ -1,5 +1,6 @@
 //! A state with the numbers of a record: who held how much is made up wherever the rule does not look at it.
 
+use governor_api::{Decision, Numbers, Outcome};
 use governor_engine::Engine;
 use governor_engine::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, TrafficId};
 use governor_engine::io::{self, Acquire, Held, Input, Level, MemberNews, Output, Priority};
@@ -8,7 +9,6 @@ use governor_engine::policy::{
     Policy, PoolPolicy, TrafficPolicy,
 };
 use governor_engine::time::{Duration, Instant};
-use governor_user::control::api::{Decision, Numbers, Outcome};
 use governor_user::control::views;
 use governor_user::daemon::journal::Entry;
 use governor_user::daemon::translate::ANONYMOUS;

@@ -1,7 +1,7 @@
 //! Records of every reason that can be rebuilt, as the daemon writes them.
 
 use super::*;
-use governor_user::control::api::Numbers;
+use governor_api::Numbers;
 
 fn record(reason: &str, origin: &str, numbers: Numbers) -> Decision {
     Decision {

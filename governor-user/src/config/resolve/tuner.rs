@@ -2,10 +2,10 @@
 
 use super::Reader;
 use crate::config::value::Value;
+pub use governor_health::backlog::{ListenerPolicy, TunerMode};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 /// What the tuner obeys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,51 +20,6 @@ pub struct TunerConfig {
     pub raise_somaxconn: bool,
     /// What a stop does.
     pub at_exit: AtExit,
-}
-
-/// What holds for one listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListenerPolicy {
-    /// Whether anything is done.
-    pub mode: TunerMode,
-    /// Backlog that a raise aims at.
-    pub target: u32,
-    /// Backlog at most.
-    pub max: u32,
-    /// Longest that a connection may have to wait in the queue.
-    pub max_wait: Duration,
-    /// Time without need after which a raise is taken back.
-    pub quiet: Duration,
-}
-
-/// Off, observe or enforce.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TunerMode {
-    /// Nothing is looked at.
-    Off,
-    /// Decide and record.
-    #[default]
-    Observe,
-    /// Decide and act.
-    Enforce,
-}
-
-impl TunerMode {
-    /// Stable name, as in JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Observe => "observe",
-            Self::Enforce => "enforce",
-        }
-    }
-
-    /// The mode of this name; `None` for anything else.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Off, Self::Observe, Self::Enforce].into_iter().find(|mode| mode.as_str() == word)
-    }
 }
 
 /// What a stop does with raised backlogs.
@@ -179,6 +134,7 @@ fn check(reader: &mut Reader<'_>, section: &str, policy: ListenerPolicy) {
 mod tests {
     use super::super::tests::load;
     use super::*;
+    use std::time::Duration;
 
     fn at(text: &str) -> (IpAddr, u16) {
         let place: SocketAddr = text.parse().unwrap();

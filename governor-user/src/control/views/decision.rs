@@ -1,10 +1,10 @@
 //! One decision as it is shown.
 
 use super::{key_or_anonymous, org_hex};
-use crate::control::api;
 use crate::control::explain::explain;
 use crate::daemon::journal::Entry;
 use crate::daemon::translate;
+use governor_api as api;
 use governor_engine::io::Outcome;
 use governor_engine::time::Instant;
 

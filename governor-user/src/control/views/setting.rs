@@ -1,8 +1,8 @@
 //! Settings as they are shown: what each is and who said so.
 
 use crate::config::layers::{Effective, Origin};
-use crate::control::api;
 use crate::daemon::settings::{Changed, Settings, Shown, origin_detail};
+use governor_api as api;
 
 /// `GET /v1/config`.
 #[must_use]

@@ -3,7 +3,6 @@
 use super::record::Note;
 use super::{Id, Runner};
 use crate::config::TunerMode;
-use crate::control::api::{TunerAction, TunerOrdered, TunerOutcome, TunerSetting, TunerWhich};
 use crate::daemon::audit::event;
 use crate::daemon::messages::{Ask as DriverAsk, Message};
 use crate::tuner::Ordered;
@@ -11,6 +10,7 @@ use crate::tuner::entry::unseen;
 use crate::tuner::hands::{on_blocking_thread, put_back};
 use crate::tuner::relisten;
 use crate::tuner::setting::Selector;
+use governor_api::{TunerAction, TunerOrdered, TunerOutcome, TunerSetting, TunerWhich};
 use std::sync::Arc;
 
 impl Runner {
@@ -128,6 +128,6 @@ impl Runner {
 
 const ASKED: &str = "an operator asked for it: it is left alone until governorctl tune resume";
 
-fn name(listener: &crate::kernel::view::ListenerView, (netns, cookie): Id) -> crate::control::api::ListenerName {
-    crate::control::api::ListenerName { netns, address: listener.address, port: listener.port, cookie }
+fn name(listener: &governor_observation::ListenerView, (netns, cookie): Id) -> governor_api::ListenerName {
+    governor_api::ListenerName { netns, address: listener.address, port: listener.port, cookie }
 }

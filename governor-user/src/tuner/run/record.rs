@@ -3,16 +3,16 @@
 
 use super::{Id, Runner};
 use crate::config::AtExit;
-use crate::control::api::{self, TunerAction, TunerRecord};
 use crate::daemon::audit::{ITSELF, event};
 use crate::daemon::clock;
 use crate::daemon::messages::{Ask as DriverAsk, Message};
 use crate::metrics::TunerFigures;
 use crate::tuner::entry::Entry;
 use crate::tuner::memory::{Kept, RaisedCap};
-use crate::tuner::plan::Limit;
-use crate::tuner::policy::Stance;
 use crate::tuner::relisten::{self, RelistenError};
+use governor_api::{self as api, TunerAction, TunerRecord};
+use governor_health::backlog::plan::Limit;
+use governor_health::backlog::policy::Stance;
 
 /// What goes into the journal beside the listener.
 pub(super) struct Note {

@@ -1,0 +1,55 @@
+//! What the last observation came to: the pressure with what makes it up, and a verdict for each listener. Plain data, one
+//! immutable value per observation.
+
+use super::evidence::{Evidence, PoolWork};
+use super::monitors::Pressure;
+use super::verdict::Verdict;
+use governor_observation::ListenerView;
+use std::net::IpAddr;
+
+/// Replaced at each observation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// What presses.
+    pub pressure: Pressure,
+    /// Every listener, by (netns, port, address, cookie).
+    pub listeners: Vec<Judged>,
+    /// Every pool, in policy order.
+    pub pools: Vec<PoolWork>,
+}
+
+/// One listener.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// Socket cookie; `None` on the procfs tier.
+    pub cookie: Option<u64>,
+    /// Inode number of the network namespace.
+    pub netns: u64,
+    /// Local address.
+    pub address: IpAddr,
+    /// Local port.
+    pub port: u16,
+    /// Processes that hold it, where they can be read.
+    pub pids: Vec<u32>,
+    /// It feeds the overload level: its port is configured, or a connected proxy holds it.
+    pub watched: bool,
+    /// The diagnosis.
+    pub verdict: Verdict,
+    /// What it rests on.
+    pub evidence: Evidence,
+}
+
+impl Judged {
+    pub(super) fn of(listener: &ListenerView, watched: bool, verdict: Verdict, evidence: Evidence) -> Self {
+        Self {
+            cookie: listener.cookie,
+            netns: listener.netns,
+            address: listener.address,
+            port: listener.port,
+            pids: listener.pids.clone(),
+            watched,
+            verdict,
+            evidence,
+        }
+    }
+}
