@@ -1,7 +1,8 @@
 //! SO_REUSEPORT groups: each member's queue, and what becomes of it, and of handshakes in the middle, when a member closes.
 
 use crate::world::{eventually, inbound_on, listeners_in, namespace, open_in, plane, sees, tiers};
-use governor_kernel::{Plane, groups::groups};
+use governor_kernel::Plane;
+use governor_kernel::accounting::groups::groups;
 use governor_observation::{HookEvent, ListenerView, Observation, Tier};
 use support::{cgroup::Cgroup, netns::Netns, nstat, peer::Peer, ss};
 

@@ -1,7 +1,8 @@
 //! One listener at a time: depth, backlog, totals, drops.
 
 use crate::world::{as_ss, eventually, exact, listener, listeners_in, namespace, options, plane, plane_with};
-use governor_kernel::{Options, Plane};
+use governor_kernel::Options;
+use governor_kernel::Plane;
 use governor_observation::{Family, Tier};
 use std::time::Duration;
 use support::{peer::Peer, ss};

@@ -8,7 +8,10 @@ use crate::world::{
 };
 use governor_common::abi::CgroupKey;
 use governor_kernel as kernel;
-use governor_kernel::{Options, Plane, PlaneError, pin::PinOptions};
+use governor_kernel::Options;
+use governor_kernel::Plane;
+use governor_kernel::PlaneError;
+use governor_kernel::programs::pin::PinOptions;
 use governor_observation::{Observation, PinState, Tier};
 use std::{
     collections::BTreeSet,

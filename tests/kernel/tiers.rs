@@ -2,7 +2,8 @@
 
 use crate::world::{as_ss, eventually, listener, namespace, options, plane};
 use governor_kernel as kernel;
-use governor_kernel::{Options, PlaneError};
+use governor_kernel::Options;
+use governor_kernel::PlaneError;
 use governor_observation::{HookEvent, Tier};
 use support::{peer::Peer, ss};
 

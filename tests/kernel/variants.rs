@@ -1,7 +1,7 @@
 //! Listeners that are not one plain socket, and queues whose clients are gone.
 
 use crate::world::{eventually, listener, listeners_in, namespace, open_in, plane, sees, tiers};
-use governor_kernel::groups::groups;
+use governor_kernel::accounting::groups::groups;
 use governor_observation::{FindingKind, HookEvent, Protocol, Tier};
 use support::{cgroup::Cgroup, nstat, peer::Peer, ss};
 

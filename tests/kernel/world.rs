@@ -1,7 +1,8 @@
 //! What every kernel test needs: a namespace, a plane that watches it, and bounded waiting.
 
 use governor_kernel as kernel;
-use governor_kernel::{Options, Plane};
+use governor_kernel::Options;
+use governor_kernel::Plane;
 use governor_observation::{HookEvent, ListenerView, Observation, Tier};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::{

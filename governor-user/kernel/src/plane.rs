@@ -1,9 +1,9 @@
 //! The thread of the kernel plane: its options, its start and its end. Everything that touches the kernel happens on
 //! this thread (and on the walking thread it owns); the daemon only ever sees finished observations.
 
-use super::closings::Closings;
-use super::pin::PinOptions;
 use super::sampler::{Fatal, Sampler};
+use crate::connected::closings::Closings;
+use crate::programs::pin::PinOptions;
 use governor_observation::{Observation, Tier};
 use std::{
     io,

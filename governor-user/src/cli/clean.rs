@@ -7,7 +7,7 @@ use super::run::Ctl;
 use crate::config::{self, Base, Config};
 use crate::proxy::listener;
 use anyhow::Result;
-use governor_kernel::pin::folder::Folder;
+use governor_kernel::programs::pin::folder::Folder;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 

@@ -12,7 +12,7 @@ use super::layers::Settings;
 use super::value::Value;
 use governor_engine::id::{KeyId, OrgId};
 use governor_engine::policy::{NodePolicy, Policy};
-use governor_kernel::pin::PinOptions;
+use governor_kernel::programs::pin::PinOptions;
 use governor_observation::Tier;
 pub use overload::{CgroupCeiling, OverloadConfig, Ranges};
 use reader::Reader;

@@ -4,7 +4,7 @@
 use crate::daemon::settings::Settings;
 use crate::daemon::view::View;
 use governor_api::{Check, CheckStatus, StateHealth, Tuner, TunerState};
-use governor_kernel::own_namespaces::proc_is_ours;
+use governor_kernel::proc::own_namespaces::proc_is_ours;
 use governor_observation::wording::counted;
 use governor_observation::{Health, HookEvent, HookView, Observation, PinState, PinsView, SourceView};
 use std::path::PathBuf;

@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Extension, Json, Router};
 use governor_api as api;
-use governor_kernel::groups::groups;
+use governor_kernel::accounting::groups::groups;
 
 /// Longest bypass or override that ends by itself: a year.
 pub(super) const LONGEST: u64 = 366 * 86_400;

@@ -8,7 +8,7 @@ use governor_engine::time::{Duration, Instant};
 use governor_health::assessor::Assessor;
 use governor_health::loads::Loads;
 use governor_health::report::Report;
-use governor_kernel::vitals::VitalsReader;
+use governor_kernel::proc::vitals::VitalsReader;
 use governor_observation::Observation;
 use governor_observation::vitals::Vitals;
 use std::collections::BTreeSet;

@@ -7,7 +7,7 @@ use crate::state::{LEASES, StateDir};
 use governor_common::wire::KeyHash;
 use governor_common::wire::request::{HeldLease, Kind, Priority};
 use governor_engine::time::{Duration, Instant};
-use governor_kernel::own_namespaces::{boot_id, process_scope};
+use governor_kernel::proc::own_namespaces::{boot_id, process_scope};
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;

@@ -2,7 +2,7 @@
 //! BPF programs stamp. Steps of the wall clock change nothing.
 
 use governor_engine::time::Instant;
-use governor_kernel::own_namespaces::kernel_monotonic_ns;
+use governor_kernel::proc::own_namespaces::kernel_monotonic_ns;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Now, in nanoseconds since boot.

@@ -1,7 +1,7 @@
 //! The process at the other end of a Unix socket: user and pid as the kernel reports them, and the moment it ends.
 
 use anyhow::{Context, Result};
-use governor_kernel::own_namespaces::{proc_is_ours, unmapped_uid};
+use governor_kernel::proc::own_namespaces::{proc_is_ours, unmapped_uid};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};

@@ -1,7 +1,7 @@
 //! A lock on a folder that ends with its process, however that ends.
 
 use anyhow::{Context, Result, bail};
-use governor_kernel::locks::holder;
+use governor_kernel::proc::locks::holder;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::File;

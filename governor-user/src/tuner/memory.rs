@@ -2,7 +2,7 @@
 //! an operator. Kept in the state folder for one boot of the machine, because cookies are counted anew at the next.
 
 use crate::state::{StateDir, TUNER};
-use governor_kernel::own_namespaces::boot_id;
+use governor_kernel::proc::own_namespaces::boot_id;
 use serde::{Deserialize, Serialize};
 
 /// One listener that is not as its owner left it, or not to be touched.

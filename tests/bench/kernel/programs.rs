@@ -8,7 +8,7 @@ use crate::{Scale, empty, place, progress};
 use anyhow::{Context, Result, anyhow};
 use aya::programs::loaded_programs;
 use aya::sys::{Stats, enable_stats};
-use governor_kernel::tracepoint::{Options, Tracepoint};
+use governor_kernel::programs::tracepoint::{Options, Tracepoint};
 use std::collections::BTreeMap;
 use std::fs;
 use support::{cgroup, cores, netns::Netns};

@@ -6,7 +6,7 @@ use crate::report::{Bound, Row, Subject, Target};
 use crate::{Scale, place, progress};
 use anyhow::{Context, Result, ensure};
 use governor_common::abi::QUICK_MARKS;
-use governor_kernel::tracepoint::{Options, Tracepoint};
+use governor_kernel::programs::tracepoint::{Options, Tracepoint};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};

@@ -2,7 +2,7 @@
 
 use super::outcome;
 use governor_common::abi::{AF_INET, AF_INET6, Event, EventKind, ListenerState};
-use governor_kernel::tracepoint::ListenerEvent;
+use governor_kernel::programs::tracepoint::ListenerEvent;
 
 pub(crate) fn hold(bytes: &[u8]) -> u64 {
     let (enqueues, accepts) = match bytes.last() {

@@ -1,8 +1,8 @@
 //! Open connections by cgroup, as the tier in use counts them.
 
 use super::Sampler;
-use crate::connections::Open;
-use crate::tracepoint::Reading;
+use crate::accounting::connections::Open;
+use crate::programs::tracepoint::Reading;
 use governor_observation::Tier;
 use std::collections::BTreeMap;
 

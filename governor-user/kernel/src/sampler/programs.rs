@@ -2,14 +2,14 @@
 //! of the kernel.
 
 use super::Sampler;
-use crate::assemble::{Counted, Entered, Note, Row};
-use crate::cgroup::Group;
-use crate::netstat;
-use crate::refusals::Watched;
+use crate::accounting::assemble::{Counted, Entered, Note, Row};
+use crate::accounting::refusals::Watched;
+use crate::accounting::waits::Waits;
+use crate::proc::cgroup::Group;
+use crate::programs::tracepoint::{ListenerReading, Reading};
 use crate::sources::{HOST, Source};
-use crate::tier;
-use crate::tracepoint::{ListenerReading, Reading};
-use crate::waits::Waits;
+use crate::tables::netstat;
+use crate::tiers::tier;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Instant,

@@ -1,14 +1,14 @@
 //! What a tick says: the state of the plane as an [`Observation`]. Reads no source.
 
 use super::Sampler;
-use crate::cgroup::Group;
-use crate::connections::Open;
-use crate::findings::{self, Queues};
-use crate::netstat;
-use crate::own_namespaces::kernel_monotonic_ns;
-use crate::preflight;
+use crate::accounting::connections::Open;
+use crate::accounting::findings::{self, Queues};
+use crate::proc::cgroup::Group;
+use crate::proc::own_namespaces::kernel_monotonic_ns;
+use crate::proc::walk::LIMITS;
 use crate::sources::Source;
-use crate::walk::LIMITS;
+use crate::tables::netstat;
+use crate::tiers::preflight;
 use governor_observation::wording::counted;
 use governor_observation::{Basis, CgroupView, ListenerView, NamespaceView, Observation, PinState, SourceView, Tier};
 use std::{collections::BTreeMap, time::Instant};

@@ -4,17 +4,17 @@
 use super::Fatal;
 use super::Sampler;
 use super::programs::Counts;
-use crate::abandoned;
-use crate::assemble::{Id, Row};
-use crate::connections::Connections;
-use crate::netstat;
-use crate::own_namespaces::kernel_monotonic_ns;
-use crate::privileged::EnterError;
-use crate::procfs;
-use crate::sockdiag::{Diag, DiagError, Select, SocketRow};
+use crate::accounting::abandoned;
+use crate::accounting::assemble::{Id, Row};
+use crate::accounting::connections::Connections;
+use crate::proc::own_namespaces::kernel_monotonic_ns;
+use crate::proc::privileged::EnterError;
+use crate::programs::tracepoint::ScanError;
 use crate::sources::Source;
-use crate::tier::chain;
-use crate::tracepoint::ScanError;
+use crate::tables::netstat;
+use crate::tables::procfs;
+use crate::tables::sockdiag::{Diag, DiagError, Select, SocketRow};
+use crate::tiers::tier::chain;
 use governor_observation::{Protocol, Tier};
 use std::{
     io,

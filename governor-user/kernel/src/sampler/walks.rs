@@ -1,9 +1,9 @@
 //! Walks over `/proc`: when one is due, and what is forgotten when it did not find a namespace again.
 
 use super::Sampler;
+use crate::proc::walk::{Sought, Walk};
+use crate::programs::tracepoint::Reading;
 use crate::sources::{HOST, Source};
-use crate::tracepoint::Reading;
-use crate::walk::{Sought, Walk};
 use governor_observation::ProcessWalk;
 use std::{collections::BTreeSet, time::Instant};
 
