@@ -7,9 +7,10 @@
 
 use crate::atomic::Cell;
 use crate::cells::MarkerCell;
+use crate::connection;
 use crate::error::Error;
+use crate::maps;
 use crate::sock::Sock;
-use crate::{connection, maps};
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use core::ffi::c_void;
 use core::hint::black_box;

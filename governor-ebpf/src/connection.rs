@@ -17,9 +17,10 @@
 
 use crate::cells::MarkerCell;
 use crate::error::Error;
+use crate::maps;
+use crate::offsets;
 use crate::quick::{self, Claim};
 use crate::sock::Sock;
-use crate::{maps, offsets};
 use aya_ebpf::helpers::bpf_get_current_cgroup_id;
 use governor_common::abi::{Direction, Marker, Stage};
 use governor_ebpf::transition::{is_open, state};

@@ -10,9 +10,10 @@
 
 use crate::connection;
 use crate::error::Error;
+use crate::listener;
+use crate::maps;
 use crate::offsets::{self, offset};
 use crate::sock::Sock;
-use crate::{listener, maps};
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use core::ffi::c_void;
 use governor_common::abi::{Direction, Stage};

@@ -6,8 +6,10 @@
 
 use crate::connection;
 use crate::error::{self, Error};
+use crate::listener;
+use crate::maps;
+use crate::offsets;
 use crate::sock::Sock;
-use crate::{listener, maps, offsets};
 use aya_ebpf::bindings::seq_file;
 use aya_ebpf::helpers::bpf_skc_to_tcp_sock;
 use aya_ebpf::helpers::generated::bpf_seq_write;

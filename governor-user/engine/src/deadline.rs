@@ -1,10 +1,10 @@
 //! What time alone brings about: leases and waits that end, graces, cool-downs and overrides that are over. Whatever is
 //! due is served before a fact is heard, each in a step of its own.
 
+use crate::collections::slots::Slot;
 use crate::engine::Engine;
+use crate::fairness::sets::Ledger;
 use crate::id::{KeyId, LeaseId, PoolId, SessionId};
-use crate::sets::Ledger;
-use crate::slots::Slot;
 use crate::time::Instant;
 
 /// What a deadline is for that is neither a lease's nor a parked request's.

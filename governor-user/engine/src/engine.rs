@@ -3,26 +3,26 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::caps::Tiers;
-use crate::chain::Links;
+use crate::admission::caps::Tiers;
+use crate::admission::retry::{DrainMeter, VirtualQueue};
+use crate::collections::chain::Links;
+use crate::collections::line::Line;
+use crate::collections::slots::{Slot, Slots};
+use crate::collections::table::{InOrder, Table};
 use crate::deadline::Timer;
+use crate::fairness::set::SetId;
+use crate::fairness::sets::Ledger;
 use crate::id::{LeaseId, MemberId, PoolId, RequestId, Sequence, SessionId};
+use crate::identity::party::Parties;
 use crate::io::{Input, Level, Output};
-use crate::lease::Lease;
-use crate::line::Line;
-use crate::park::{ParkId, Parked};
-use crate::party::Parties;
+use crate::leases::lease::Lease;
+use crate::leases::revoked::Revoked;
+use crate::leases::session::Sessions;
 use crate::policy::{NodePolicy, Policy, PolicyError};
-use crate::pool::Pool;
-use crate::retry::{DrainMeter, VirtualQueue};
-use crate::revoked::Revoked;
-use crate::session::Sessions;
-use crate::set::SetId;
-use crate::sets::Ledger;
-use crate::slots::{Slot, Slots};
+use crate::pools::pool::Pool;
 use crate::snapshot::Totals;
-use crate::table::{InOrder, Table};
 use crate::time::{Duration, Instant};
+use crate::waiting::park::{ParkId, Parked};
 
 /// Debug builds check every invariant after each step while the tables are small, and when they are not once in so many
 /// steps, or in as many as there are entries: the check reads everything.

@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::deadline::Timer;
-use crate::demand::Demand;
 use crate::engine::Engine;
-use crate::lease::Lease;
-use crate::park::{Ask, Door};
-use crate::party::{Holder, PartyId};
+use crate::fairness::demand::Demand;
+use crate::fairness::set::{CandidateSet, Counts, SetId};
+use crate::fairness::sets;
+use crate::identity::party::{Holder, PartyId};
+use crate::leases::lease::Lease;
 use crate::policy::Anonymous;
-use crate::pool::Pool;
-use crate::set::{CandidateSet, Counts, SetId};
-use crate::sets;
+use crate::pools::pool::Pool;
+use crate::waiting::park::{Ask, Door};
 
 impl Engine {
     /// Checks that
@@ -107,7 +107,7 @@ impl Engine {
             counts.reach = self.reach(pool, set, *party);
         }
         let open = set.members.iter().map(|id| &pool.members[id.index()]).filter(|member| member.open);
-        expected.capacity = open.map(crate::member::Member::ordinary_slots).sum();
+        expected.capacity = open.map(crate::pools::member::Member::ordinary_slots).sum();
         let numbers = |set: &CandidateSet| (set.capacity, set.total, set.ordinary, set.keyless, set.active_keys);
         assert_eq!(numbers(set), numbers(&expected), "statistics of {:?}", set.members);
         assert_eq!(set.parties(), of.len(), "who has anything over {:?}", set.members);
@@ -120,7 +120,7 @@ impl Engine {
             (1..=counts.demand()).for_each(|n| demand.add(self.parties.get(*party).entitled.terms, n));
         }
         for level in [0, 1, 2, 3, 5, 8, 100] {
-            let limit = |terms: crate::entitle::Terms| (level * terms.weight).max(terms.floor);
+            let limit = |terms: crate::fairness::entitle::Terms| (level * terms.weight).max(terms.floor);
             assert_eq!(set.demand.filled(limit), demand.filled(limit), "what is wanted of {:?}", set.members);
         }
         assert_eq!(set.demand.floors(), demand.floors(), "floors over {:?}", set.members);
@@ -148,7 +148,7 @@ impl Engine {
         }
         let among = set.members.iter().filter(|id| named.iter().any(|named| pool.sets.get(*named).contains(**id)));
         let open = among.map(|id| &pool.members[id.index()]).filter(|member| member.open);
-        open.map(crate::member::Member::ordinary_slots).sum()
+        open.map(crate::pools::member::Member::ordinary_slots).sum()
     }
 
     fn check_lanes(&self, pool: &Pool) {
@@ -161,7 +161,7 @@ impl Engine {
                     let now = set.stand(ask.door, ask.holder, pool.sets.by_org, &self.parties);
                     assert_eq!((ask.pool, ask.set, ask.door), (pool.id, id, lane.key.door), "{ask:?}");
                     assert_eq!((stand.unit, stand.key), (now.unit, now.key), "{ask:?}");
-                    let held = |stand: crate::stand::Stand| {
+                    let held = |stand: crate::waiting::stand::Stand| {
                         let (unit, key) = (stand.of_unit, stand.of_key);
                         (unit.in_flight, unit.terms, key.in_flight, key.terms)
                     };
@@ -233,7 +233,7 @@ impl Engine {
             assert_eq!(self.lease_slots.get(&lease.id), Some(&slot), "{lease:?}");
             assert!(self.pools[lease.pool.index()].present, "the pool of {lease:?} is there");
             let waits = self.parked.iter().find(|(_, parked)| {
-                use crate::park::Errand;
+                use crate::waiting::park::Errand;
                 matches!(parked.ask.errand, Errand::Move(id) | Errand::Resume(id) if id == lease.id)
             });
             assert_eq!(lease.waits, waits.map(|(slot, _)| slot), "what {lease:?} waits for");

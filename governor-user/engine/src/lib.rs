@@ -5,50 +5,22 @@
 //! [`snapshot`] what it shows.
 #![forbid(unsafe_code)]
 
-mod admit;
-mod answer;
-mod caps;
-mod chain;
-mod class;
+mod admission;
+mod collections;
 mod deadline;
-mod demand;
 mod engine;
-mod entitle;
-mod heap;
+mod fairness;
 pub mod id;
+mod identity;
 mod invariants;
 pub mod io;
-mod judge;
-mod lane;
-mod lease;
-mod line;
-mod lookup;
-mod member;
-mod nested;
-mod overload;
-mod park;
-mod party;
+mod leases;
 pub mod policy;
-mod pool;
-mod reach;
+mod pools;
 mod reload;
-mod relocate;
-mod retry;
-mod revoked;
-mod scope;
-mod session;
-mod set;
-mod sets;
-mod share;
-mod slots;
 pub mod snapshot;
-mod stand;
-mod suspend;
-mod table;
-mod terms;
 pub mod time;
-mod traffic;
-mod view;
-mod wake;
+mod views;
+mod waiting;
 
 pub use engine::Engine;

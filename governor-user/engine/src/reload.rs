@@ -1,14 +1,14 @@
 //! A new policy, all or nothing. Pools and members keep their index by name; no lease is cut but those of a pool that
 //! is no longer there. What keys and orgs are entitled to changes in the same step.
 
+use crate::collections::slots::Slot;
 use crate::engine::Engine;
+use crate::fairness::sets::Ledger;
 use crate::id::{LeaseId, PoolId};
 use crate::io::{RejectReason, RevokeReason};
-use crate::park::{Door, ParkId};
 use crate::policy::{Anonymous, Policy};
-use crate::pool::Pool;
-use crate::sets::Ledger;
-use crate::slots::Slot;
+use crate::pools::pool::Pool;
+use crate::waiting::park::{Door, ParkId};
 
 impl Engine {
     pub(crate) fn change_policy(&mut self, policy: Policy) {

@@ -4,7 +4,9 @@
 mod incident;
 
 use self::incident::{Incident, Reading, Step};
-use super::{Judged, Report, Verdict};
+use super::Judged;
+use super::Report;
+use super::Verdict;
 use governor_common::wire::reply::Level;
 use governor_engine::time::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};

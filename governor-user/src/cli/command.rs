@@ -2,7 +2,8 @@
 //! shell can complete. Help, parsing, completion and the manual all start from here.
 
 use super::args::Args;
-use super::{candidates, examples};
+use super::candidates;
+use super::examples;
 use clap::{Arg, Command, CommandFactory};
 
 /// The whole command line.

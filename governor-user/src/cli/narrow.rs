@@ -1,12 +1,23 @@
 //! Every table of `governorctl` with long and hostile values in a narrow terminal: each row stays one line that fits, and
 //! nothing in it steers the terminal. A new table needs a line in `every_table`; the test names those that lack one.
 
+use super::advise;
+use super::cgroups;
+use super::config;
+use super::events;
+use super::key;
+use super::keys;
+use super::leases;
+use super::listeners;
+use super::members;
+use super::namespaces;
+use super::pools;
+use super::refusals;
+use super::reload;
 use super::render::{Style, visible};
+use super::status;
 use super::table::rendered;
-use super::{
-    advise, cgroups, config, events, key, keys, leases, listeners, members, namespaces, pools, refusals, reload,
-    status, tune,
-};
+use super::tune;
 use governor_api::{
     Advice, Basis, CgroupView, ClosedListeners, ConfigEntry, Conntrack, Event, FairShare, Finding, FindingKind, Key,
     KeyOverride, KeySetting, Lease, ListenerGroup, ListenerName, ListenerRow, ListenerView, Member, MemberRow,

@@ -1,14 +1,36 @@
 //! From the arguments to the exit code: picks the subcommand, writes its answer once, maps every end to a code.
 
+use super::advise;
 use super::answer::{Answer, Error, Exit};
 use super::args::{Args, Command, Explained, Format, MemberAction};
+use super::bypass;
+use super::cgroups;
+use super::clean;
 use super::client::Client;
 use super::command::command;
+use super::completions;
+use super::config;
+use super::doctor;
+use super::drain;
+use super::events;
+use super::explain;
+use super::explain_listener;
+use super::key;
+use super::key_hash;
+use super::keys;
+use super::leases;
+use super::listeners;
+use super::manual;
+use super::member;
+use super::members;
+use super::namespaces;
+use super::pools;
+use super::refusals;
+use super::reload;
 use super::render::Style;
-use super::{
-    advise, bypass, cgroups, clean, completions, config, doctor, drain, events, explain, explain_listener, key,
-    key_hash, keys, leases, listeners, manual, member, members, namespaces, pools, refusals, reload, set, status, tune,
-};
+use super::set;
+use super::status;
+use super::tune;
 use clap::FromArgMatches;
 use governor_api::{KeyOverrideRequest, MemberOrder, MemberRequest, RefusalsQuery};
 use governor_observation::wording::chain;

@@ -1,10 +1,12 @@
 //! `governorctl status`: the daemon at a glance; what needs an eye is red.
 
 use super::answer::{Answer, Error, Exit};
+use super::bypass;
+use super::drain;
+use super::ids;
 use super::pools::fair_share;
 use super::render::{Column, Facts, Style, Table, duration, or_dash, printable};
 use super::run::Ctl;
-use super::{bypass, drain, ids};
 use governor_api::{Health, LostLeases, MemberCounts, Mode, Overrides, PinState, Pins, Severity, Status, Troubled};
 use governor_observation::wording::counted;
 use std::net::SocketAddr;

@@ -1,10 +1,11 @@
 //! Layers and origins: built-in < file < environment < run-time override. Decides which layer wins for each key and
 //! remembers which one did.
 
+use super::Override;
+use super::Problem;
 use super::file::FileLayer;
 use super::schema::{self, Setting, settings};
 use super::value::{Raw, Value};
-use super::{Override, Problem};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a value comes from.

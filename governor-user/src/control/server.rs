@@ -1,8 +1,12 @@
 //! The control server: HTTP over a Unix socket. Reading needs the socket's mode, writing needs root or the daemon's own
 //! user, as the kernel tells it.
 
+use super::advice;
+use super::keys;
+use super::members;
 use super::problem::{Answer, Problem};
-use super::{advice, keys, members, tuner, views};
+use super::tuner;
+use super::views;
 use crate::config::Names;
 use crate::control::verdicts::Place;
 use crate::daemon::archive;

@@ -3,7 +3,8 @@
 
 use super::handle::Handle;
 use super::messages::Message;
-use super::{notify, reload};
+use super::notify;
+use super::reload;
 use anyhow::{Context, Result};
 use std::cell::Cell;
 use std::convert::Infallible;

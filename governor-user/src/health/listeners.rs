@@ -1,7 +1,8 @@
 //! Findings about listeners: one for each place, however many sockets listen there. What requests wait for is a finding
 //! about their pool.
 
-use super::{HealthFinding, Severity};
+use super::HealthFinding;
+use super::Severity;
 use governor_health::Judged;
 use governor_health::Report;
 use governor_health::Verdict;

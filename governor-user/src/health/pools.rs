@@ -1,6 +1,7 @@
 //! Findings about pools: an upstream that is down, requests that wait, members that cool.
 
-use super::{HealthFinding, Severity};
+use super::HealthFinding;
+use super::Severity;
 use governor_engine::time::Duration;
 use governor_health::Report;
 use governor_health::evidence::PoolWork;

@@ -1,9 +1,11 @@
 //! Every metric with its meaning, built anew at each scrape so that series of what is gone disappear. Names are
 //! `governor_<noun>[_unit]`, units are seconds and 0–1 ratios. A value that is not known is absent, not 0.
 
+use super::Recorder;
+use super::kernel;
 use super::negotiate::TextFormat;
+use super::overload;
 use super::page::{Labels, Page, Row};
-use super::{Recorder, kernel, overload};
 use crate::daemon::ring::RingHealth;
 use crate::daemon::translate;
 use crate::daemon::view::View;

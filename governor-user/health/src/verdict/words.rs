@@ -1,6 +1,8 @@
 //! Verdicts in plain words: what the numbers say in one sentence, and what to do in another.
 
-use super::{Evidence, Verdict, is_tracking_full};
+use super::Evidence;
+use super::Verdict;
+use super::is_tracking_full;
 use crate::evidence::PoolWork;
 use governor_observation::wording::{Counted, counted};
 use governor_observation::{Conntrack, HalfOpen};

@@ -1,6 +1,9 @@
 //! The rows for classes, orgs and keys, and the classes there are without being configured.
 
-use super::{COUNT, Setting, live_optional, optional};
+use super::COUNT;
+use super::Setting;
+use super::live_optional;
+use super::optional;
 use crate::config::value::{Kind, Value};
 use governor_engine::policy::{ClassPolicy, Entitlement};
 

@@ -1,6 +1,12 @@
 //! The settings of overload: whose figures feed the level, where each monitor begins to press and where it presses fully.
 
-use super::{COUNT, MINUTE, Setting, duration, fixed, live, optional};
+use super::COUNT;
+use super::MINUTE;
+use super::Setting;
+use super::duration;
+use super::fixed;
+use super::live;
+use super::optional;
 use crate::config::value::Kind;
 
 const PERMILLE: Kind = Kind::Integer { min: 0, max: 1000 };

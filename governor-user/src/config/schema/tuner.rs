@@ -1,6 +1,11 @@
 //! The rows for the tuner: what holds for every listener, and what for single ones.
 
-use super::{HOUR, MINUTE, Setting, duration, live, live_optional};
+use super::HOUR;
+use super::MINUTE;
+use super::Setting;
+use super::duration;
+use super::live;
+use super::live_optional;
 use crate::config::value::Kind;
 
 const MODE: Kind = Kind::Choice(&["off", "observe", "enforce"]);

@@ -1,6 +1,7 @@
 //! One decision as it is shown.
 
-use super::{key_or_anonymous, org_hex};
+use super::key_or_anonymous;
+use super::org_hex;
 use crate::control::explain::explain;
 use crate::daemon::journal::Entry;
 use crate::daemon::translate;

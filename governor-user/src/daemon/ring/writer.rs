@@ -1,6 +1,8 @@
 //! The thread that brings a ring to the disk: segments, what a disk that refuses leaves waiting, and what is lost then.
 
-use super::{Chunk, PARTS, Shared};
+use super::Chunk;
+use super::PARTS;
+use super::Shared;
 use rustix::fs::Mode;
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -144,7 +146,8 @@ pub(super) fn segments(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Ring, read};
+    use super::super::Ring;
+    use super::super::read;
     use super::*;
     use std::process::Command;
 

@@ -1,7 +1,8 @@
 //! What operators order for single listeners at run time: a mode, or the backlog that the owner asked for.
 
+use super::Id;
+use super::Runner;
 use super::record::Note;
-use super::{Id, Runner};
 use crate::config::TunerMode;
 use crate::daemon::audit::event;
 use crate::daemon::messages::{Ask as DriverAsk, Message};

@@ -1,7 +1,8 @@
 //! What the tuner tells: the journal, the counters, the events, the notes for the next life, and what operators are shown.
 //! Decides nothing and touches no socket.
 
-use super::{Id, Runner};
+use super::Id;
+use super::Runner;
 use crate::config::AtExit;
 use crate::daemon::audit::{ITSELF, event};
 use crate::daemon::clock;

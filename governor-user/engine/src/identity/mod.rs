@@ -1,0 +1,4 @@
+//! Who asks and holds: keys, orgs and their classes.
+
+pub(crate) mod class;
+pub(crate) mod party;

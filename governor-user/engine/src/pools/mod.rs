@@ -1,0 +1,5 @@
+//! Pools, their members and kinds of traffic.
+
+pub(crate) mod member;
+pub(crate) mod pool;
+pub(crate) mod traffic;
