@@ -8,7 +8,7 @@
 use governor_engine::snapshot::PoolFigures;
 use governor_engine::time::Duration;
 use governor_health::Loads;
-use governor_health::loads::NamedLoad;
+use governor_health::pressure::loads::NamedLoad;
 use governor_observation::vitals::Descriptors;
 use governor_observation::vitals::Vitals;
 use governor_observation::{ListenerView, NamespaceView, Observation, Tier};

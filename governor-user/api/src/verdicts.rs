@@ -1,7 +1,7 @@
 //! What is wrong with listeners, and what makes the pressure.
 
-pub use governor_health::evidence::{Evidence, PoolWork, Work};
-pub use governor_health::verdict::Verdict;
+pub use governor_health::listeners::evidence::{Evidence, PoolWork, Work};
+pub use governor_health::listeners::verdict::Verdict;
 pub use governor_observation::vitals::Descriptors;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;

@@ -1,12 +1,12 @@
 //! From observations to reports: remembers what has to be remembered and asks the pure parts. Time is an argument.
 
-use super::history::History;
-use super::loads::Loads;
-use super::monitors::{Facts, Scales, Watched};
 use super::report::{Judged, Report};
-use super::verdict::{Thresholds, Verdict};
-use super::work::WorkHistory;
-use crate::settings::{CgroupCeiling, OverloadConfig};
+use crate::listeners::history::History;
+use crate::listeners::verdict::{Thresholds, Verdict};
+use crate::pools::work::WorkHistory;
+use crate::pressure::loads::Loads;
+use crate::pressure::monitors::{Facts, Scales, Watched};
+use crate::pressure::settings::{CgroupCeiling, OverloadConfig};
 use governor_engine::time::{Duration, Instant};
 use governor_observation::vitals::Descriptors;
 use governor_observation::vitals::Vitals;

@@ -10,27 +10,19 @@
 
 pub mod assessor;
 pub mod backlog;
-pub mod evidence;
-pub mod history;
-pub mod level;
-pub mod loads;
-pub mod monitors;
+pub mod listeners;
+mod pools;
+pub mod pressure;
 pub mod report;
-pub mod settings;
-mod spell;
 pub mod transitions;
-mod upstream;
-pub mod verdict;
-mod window;
-mod work;
 
 pub use assessor::Assessor;
-pub use evidence::Evidence;
-pub use history::History;
-pub use level::LevelMachine;
-pub use loads::Loads;
-pub use monitors::Pressure;
+pub use listeners::evidence::Evidence;
+pub use listeners::history::History;
+pub use listeners::verdict::seconds;
+pub use listeners::verdict::{Thresholds, Verdict};
+pub use pressure::level::LevelMachine;
+pub use pressure::loads::Loads;
+pub use pressure::monitors::Pressure;
 pub use report::{Judged, Report};
 pub use transitions::Transitions;
-pub use verdict::seconds;
-pub use verdict::{Thresholds, Verdict};

@@ -1,9 +1,9 @@
 //! What the last observation came to: the pressure with what makes it up, and a verdict for each listener. Plain data, one
 //! immutable value per observation.
 
-use super::evidence::{Evidence, PoolWork};
-use super::monitors::Pressure;
-use super::verdict::Verdict;
+use crate::listeners::evidence::{Evidence, PoolWork};
+use crate::listeners::verdict::Verdict;
+use crate::pressure::monitors::Pressure;
 use governor_observation::ListenerView;
 use std::net::IpAddr;
 

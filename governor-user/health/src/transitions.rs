@@ -143,7 +143,7 @@ impl Transitions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::PoolWork;
+    use crate::listeners::evidence::PoolWork;
 
     #[test]
     fn a_state_that_flaps_is_recorded_once_in_a_while_and_as_it_is_then() {

@@ -5,46 +5,15 @@
 //! One file a subcommand; `args` is the command line, `client` the HTTP, `table` and `render` the output, `run` the frame
 //! around them. Exit codes are in `answer::Exit`.
 
-mod advise;
+mod admission;
 mod answer;
 mod args;
-mod bypass;
-mod candidates;
-mod cgroups;
-mod clean;
-mod client;
-mod command;
-mod completions;
-mod config;
-mod doctor;
-mod drain;
-mod events;
-mod examples;
-mod explain;
-mod explain_lease;
-mod explain_listener;
-mod ids;
-mod key;
-mod key_hash;
-mod keys;
-mod leases;
-mod listeners;
-mod local;
-mod manual;
-mod member;
-mod members;
-mod namespaces;
-#[cfg(test)]
-mod narrow;
-mod pools;
-mod refusals;
-mod reload;
-mod render;
+mod asking;
+mod help;
+mod node;
 mod run;
-mod set;
-mod status;
-mod table;
-mod tune;
+mod sockets;
+mod text;
 
-pub use manual::daemon_page;
+pub use help::manual::daemon_page;
 pub use run::main;

@@ -4,7 +4,7 @@ use super::problem::{Answer, Problem};
 use super::server::{Caller, LONGEST, known_pool, names, writer};
 use super::views;
 use crate::daemon::handle::Handle;
-use crate::daemon::members::{MemberRefused, row};
+use crate::daemon::operator::members::{MemberRefused, row};
 use crate::daemon::view::View;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};

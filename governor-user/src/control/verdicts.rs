@@ -4,7 +4,7 @@ use governor_api as api;
 use governor_health::Judged;
 use governor_health::Report;
 use governor_health::Verdict;
-use governor_health::monitors::cause_names;
+use governor_health::pressure::monitors::cause_names;
 use std::net::{IpAddr, SocketAddr};
 
 /// Listeners in trouble that `status` lists.

@@ -1,11 +1,11 @@
 //! Answers to the control API: questions about the state, and the two orders it may give.
 
-use super::audit::event;
-use super::clock;
 use super::driver::Driver;
-use super::members;
 use super::messages::Ask;
 use super::view::{SessionView, View};
+use crate::daemon::operator::members;
+use crate::daemon::process::clock;
+use crate::daemon::records::audit::event;
 use governor_engine::io::Input;
 use governor_engine::snapshot::LeaseView;
 use governor_engine::time::{Duration, Instant};

@@ -3,10 +3,10 @@
 //! for that.
 
 use crate::config::{CgroupCeiling, OverloadConfig};
-use crate::daemon::clock;
+use crate::daemon::process::clock;
 use governor_engine::time::{Duration, Instant};
 use governor_health::assessor::Assessor;
-use governor_health::loads::Loads;
+use governor_health::pressure::loads::Loads;
 use governor_health::report::Report;
 use governor_kernel::proc::vitals::VitalsReader;
 use governor_observation::Observation;

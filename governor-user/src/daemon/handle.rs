@@ -1,15 +1,15 @@
 //! What the control API and the metrics hold of the daemon: a way to ask the driver, the newest observation, and the
 //! settings. Cheap to clone.
 
-use super::journal::Entry;
-use super::key_orders::KeyRefused;
-use super::members::MemberRefused;
-use super::members::levers::Place;
 use super::messages::{Ask, Message};
-use super::settings::Settings;
-use super::sockets::Sockets;
 use super::view::View;
 use crate::config::Config;
+use crate::daemon::operator::key_orders::KeyRefused;
+use crate::daemon::operator::members::MemberRefused;
+use crate::daemon::operator::members::levers::Place;
+use crate::daemon::process::settings::Settings;
+use crate::daemon::process::sockets::Sockets;
+use crate::daemon::records::journal::Entry;
 use crate::metrics::Recorder;
 use crate::state::{StateDir, Stored};
 use crate::tuner::Tuner;

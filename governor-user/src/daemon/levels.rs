@@ -1,18 +1,18 @@
 //! What the driver makes of a report: the level that proxies are notified of, the level that the engine acts by, and a record
 //! of what the [transitions](governor_health::transitions) selects.
 
-use super::audit::{ITSELF, event};
 use super::driver::Driver;
 use super::messages::Message;
-use super::page::SignalPage;
-use super::translate;
+use crate::daemon::records::audit::{ITSELF, event};
+use crate::daemon::sessions::page::SignalPage;
+use crate::daemon::sessions::translate;
 use governor_common::wire::reply::{Level, Overload, Reply};
 use governor_engine::io::Input;
 use governor_engine::time::Instant;
 use governor_health::Loads;
 use governor_health::Report;
-use governor_health::loads::NamedLoad;
-use governor_health::monitors::cause_names;
+use governor_health::pressure::loads::NamedLoad;
+use governor_health::pressure::monitors::cause_names;
 use governor_health::transitions::Entry;
 use std::sync::Arc;
 use tokio::sync::mpsc::WeakSender;

@@ -1,11 +1,11 @@
 //! What the rest of the daemon tells the driver: what proxies do, what the kernel found, and what the control API asks.
 
-use super::clients::Subject;
-use super::journal::Entry;
-use super::key_orders::KeyRefused;
-use super::members::MemberRefused;
-use super::members::levers::Place;
 use super::view::View;
+use crate::daemon::operator::key_orders::KeyRefused;
+use crate::daemon::operator::members::MemberRefused;
+use crate::daemon::operator::members::levers::Place;
+use crate::daemon::records::journal::Entry;
+use crate::daemon::sessions::clients::Subject;
 use crate::proxy::outbox::Outbox;
 use crate::proxy::peer::Peer;
 use crate::state::Stored;

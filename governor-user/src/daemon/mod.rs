@@ -8,46 +8,17 @@
 //! ```
 
 mod answers;
-pub mod archive;
 pub mod assessment;
-pub mod audit;
-pub mod bypass;
-mod candidates;
-pub mod checkpoint;
-pub mod clients;
-pub mod clock;
-pub mod demand;
-pub mod drain;
 pub mod driver;
-mod epoch;
-mod event_log;
-mod former;
 pub mod handle;
-pub mod journal;
-mod key_merge;
-pub mod key_orders;
-pub mod key_overrides;
-pub mod labels;
 mod levels;
-mod light;
-mod limits;
-pub mod members;
 pub mod messages;
-mod notify;
+pub mod operator;
 mod orders;
-pub mod page;
-pub mod rates;
-mod recording;
-pub mod reload;
-mod requests;
-pub mod ring;
-pub mod settings;
-pub mod signals;
-pub mod sites;
-pub mod sockets;
-pub mod translate;
-pub mod turns;
-mod unprivileged;
+pub mod process;
+pub mod records;
+pub mod restart;
+pub mod sessions;
 mod upkeep;
 pub mod view;
 
@@ -63,11 +34,11 @@ use anyhow::{Context, Result};
 use driver::{Driver, Parts};
 use governor_kernel::Plane;
 use handle::Handle;
-use page::SignalPage;
+use process::settings::Settings;
+use process::signals::Signals;
+use process::sockets::SocketConfig;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use settings::Settings;
-use signals::Signals;
-use sockets::SocketConfig;
+use sessions::page::SignalPage;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -82,7 +53,7 @@ const INBOX: usize = 1024;
 /// # Errors
 /// It cannot start: the message names the part, what is wrong and what to do.
 pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
-    let started = clock::now();
+    let started = process::clock::now();
     let loaded = settings.loaded();
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
@@ -99,11 +70,11 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
     let proxies = proxy_socket
         .bind()
         .context("the proxy socket cannot be opened")
-        .map_err(|error| unprivileged::advise(error, daemon))?;
+        .map_err(|error| process::unprivileged::advise(error, daemon))?;
     let control = control_socket
         .bind()
         .context("the control socket cannot be opened")
-        .map_err(|error| unprivileged::advise(error, daemon))?;
+        .map_err(|error| process::unprivileged::advise(error, daemon))?;
     let scrapes = match daemon.metrics_listen {
         Some(address) => {
             let cannot = || {
@@ -126,8 +97,8 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
             "the daemon's own listeners are clamped to a backlog of {cap}, not {BACKLOG}: net.core.somaxconn"
         );
     }
-    let former = checkpoint::load(&state);
-    let epoch = epoch::next(&state, &epochs_of(&former));
+    let former = restart::checkpoint::load(&state);
+    let epoch = restart::epoch::next(&state, &epochs_of(&former));
     let mut plane = start_kernel_plane(&config.kernel).await?;
     let seen = plane.observations();
 
@@ -173,7 +144,7 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
         epoch,
         "governord is ready"
     );
-    notify::ready("serving");
+    process::notify::ready("serving");
 
     let hand_over = Cell::new(false);
     let ended = tokio::select! {
@@ -229,7 +200,7 @@ fn somaxconn() -> Option<u32> {
 }
 
 /// The runs that restored leases are from, by the upper bits of their ids.
-fn epochs_of(former: &[checkpoint::Former]) -> BTreeSet<u16> {
+fn epochs_of(former: &[restart::checkpoint::Former]) -> BTreeSet<u16> {
     let ids = former.iter().flat_map(|session| session.leases.iter().map(|lease| lease.id >> 48));
     ids.filter_map(|epoch| u16::try_from(epoch).ok()).collect()
 }

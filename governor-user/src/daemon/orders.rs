@@ -1,11 +1,11 @@
 //! What the engine orders, as replies to proxies and records for people.
 
-use super::clients::{Subject, Watched};
 use super::driver::Driver;
-use super::journal::Entry;
-use super::light::is_light;
 use super::messages::Message;
-use super::translate;
+use crate::daemon::records::journal::Entry;
+use crate::daemon::sessions::clients::{Subject, Watched};
+use crate::daemon::sessions::light::is_light;
+use crate::daemon::sessions::translate;
 use governor_common::wire::reply::Reply;
 use governor_engine::id::SessionId;
 use governor_engine::io::{Decision, Input, Output, Work};

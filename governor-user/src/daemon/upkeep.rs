@@ -1,9 +1,9 @@
 //! What the driver does at the end of every turn and when time has passed: timers, what is due from time to time, and what
 //! was queued for sessions.
 
-use super::audit::{ITSELF, event};
-use super::clock;
 use super::driver::Driver;
+use crate::daemon::process::clock;
+use crate::daemon::records::audit::{ITSELF, event};
 use governor_engine::id::SessionId;
 use governor_engine::io::Input;
 use governor_engine::time::{Duration, Instant};

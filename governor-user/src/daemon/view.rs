@@ -1,9 +1,9 @@
 //! What the driver shows: one consistent moment, owned, for the control API and the metrics.
 
-use super::clients;
-use super::drain::DrainOrder;
-use super::members::MemberNote;
-use super::ring::RingHealth;
+use crate::daemon::operator::drain::DrainOrder;
+use crate::daemon::operator::members::MemberNote;
+use crate::daemon::records::ring::RingHealth;
+use crate::daemon::sessions::clients;
 use crate::proxy::peer::Peer;
 use governor_common::wire::reply::Overload;
 use governor_engine::id::{ClassId, KeyId, MemberId, PoolId, SessionId, SiteId};

@@ -5,7 +5,7 @@
 mod listeners;
 mod pools;
 
-use crate::daemon::settings::ReloadFailure;
+use crate::daemon::process::settings::ReloadFailure;
 use crate::daemon::view::View;
 use governor_api::{HealthFinding, Severity, StateHealth};
 use governor_common::wire::reply::Level;
@@ -102,7 +102,7 @@ fn level(view: &View) -> Option<HealthFinding> {
                     "the level is {} at a pressure of {} ‰ ({}); no request is refused for it",
                     view.overload.level.as_str(),
                     view.overload.pressure,
-                    governor_health::monitors::cause_names(view.overload.causes).join(", ")
+                    governor_health::pressure::monitors::cause_names(view.overload.causes).join(", ")
                 );
                 HealthFinding::watch("overload", sentence, "governorctl status")
             });

@@ -4,7 +4,7 @@ use super::HealthFinding;
 use super::Severity;
 use governor_engine::time::Duration;
 use governor_health::Report;
-use governor_health::evidence::PoolWork;
+use governor_health::listeners::evidence::PoolWork;
 use governor_health::seconds;
 
 /// A request that has waited this long is more than a full pool's ordinary queue, in seconds.

@@ -1,9 +1,9 @@
 //! Situations of a node and what is found in each.
 
 use super::*;
-use crate::daemon::clients::Counts;
-use crate::daemon::drain::DrainOrder;
-use crate::daemon::ring::RingHealth;
+use crate::daemon::operator::drain::DrainOrder;
+use crate::daemon::records::ring::RingHealth;
+use crate::daemon::sessions::clients::Counts;
 use crate::daemon::view::SessionView;
 use crate::proxy::peer::Peer;
 use governor_api::UnstoredFile;
@@ -15,7 +15,7 @@ use governor_engine::time::Instant;
 use governor_health::Evidence;
 use governor_health::Judged;
 use governor_health::Verdict;
-use governor_health::evidence::PoolWork;
+use governor_health::listeners::evidence::PoolWork;
 use governor_observation::Tier;
 
 /// The views of a node with one proxy.

@@ -6,8 +6,8 @@ use super::kernel;
 use super::negotiate::TextFormat;
 use super::overload;
 use super::page::{Labels, Page, Row};
-use crate::daemon::ring::RingHealth;
-use crate::daemon::translate;
+use crate::daemon::records::ring::RingHealth;
+use crate::daemon::sessions::translate;
 use crate::daemon::view::View;
 use governor_common::wire::reply::Level;
 use governor_engine::io::Reason;
@@ -344,7 +344,7 @@ fn shed_labels(pool: String, reason: Reason) -> Labels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::daemon::clients::Counts;
+    use crate::daemon::sessions::clients::Counts;
     use crate::metrics::page::Registered;
     use governor_common::wire::reply::Overload;
     use governor_engine::policy::NodePolicy;

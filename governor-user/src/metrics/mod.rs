@@ -10,7 +10,7 @@ pub mod serve;
 mod sojourn;
 mod tuner;
 
-use crate::daemon::ring::RingHealth;
+use crate::daemon::records::ring::RingHealth;
 use governor_api::TunerAction;
 use governor_engine::time::Duration;
 use prometheus_client::metrics::counter::Counter;

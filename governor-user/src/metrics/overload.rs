@@ -4,7 +4,7 @@ use super::kernel::MOST_LISTENERS;
 use super::page::Page;
 use governor_health::Judged;
 use governor_health::Report;
-use governor_health::monitors::cause_names;
+use governor_health::pressure::monitors::cause_names;
 
 /// Writes both.
 pub(super) fn write(page: &mut Page, report: &Report) {

@@ -2,7 +2,7 @@
 //! long that lasted and how long the level was above normal. At most four records an incident, and incidents are at least
 //! [`QUIET`] apart, so that a level that flaps does not fill the journal.
 
-use crate::monitors::cause_names;
+use crate::pressure::monitors::cause_names;
 use crate::seconds;
 use governor_common::wire::reply::Level;
 use governor_engine::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 use super::reader::Reader;
 use crate::config::value::Value;
 use governor_common::wire::reply::cause;
-pub use governor_health::settings::{CgroupCeiling, OverloadConfig, Ranges};
+pub use governor_health::pressure::settings::{CgroupCeiling, OverloadConfig, Ranges};
 use std::collections::BTreeSet;
 
 pub(super) fn overload(reader: &mut Reader<'_>) -> OverloadConfig {

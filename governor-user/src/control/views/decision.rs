@@ -3,8 +3,8 @@
 use super::key_or_anonymous;
 use super::org_hex;
 use crate::control::explain::explain;
-use crate::daemon::journal::Entry;
-use crate::daemon::translate;
+use crate::daemon::records::journal::Entry;
+use crate::daemon::sessions::translate;
 use governor_api as api;
 use governor_engine::io::Outcome;
 use governor_engine::time::Instant;

@@ -1,7 +1,7 @@
 //! Settings as they are shown: what each is and who said so.
 
 use crate::config::layers::{Effective, Origin};
-use crate::daemon::settings::{Changed, Settings, Shown, origin_detail};
+use crate::daemon::process::settings::{Changed, Settings, Shown, origin_detail};
 use governor_api as api;
 
 /// `GET /v1/config`.

@@ -4,9 +4,9 @@
 use super::Id;
 use super::Runner;
 use crate::config::AtExit;
-use crate::daemon::audit::{ITSELF, event};
-use crate::daemon::clock;
 use crate::daemon::messages::{Ask as DriverAsk, Message};
+use crate::daemon::process::clock;
+use crate::daemon::records::audit::{ITSELF, event};
 use crate::metrics::TunerFigures;
 use crate::tuner::entry::Entry;
 use crate::tuner::memory::{Kept, RaisedCap};
