@@ -1,6 +1,6 @@
 //! What can go wrong in a program, and the one place where it becomes visible: a counter.
 
-use crate::maps;
+use crate::state::maps;
 
 /// Nothing here may disturb the kernel's work; it is only counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

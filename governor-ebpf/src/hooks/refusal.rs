@@ -3,10 +3,10 @@
 //! interrupts and no hook here needs a twin.
 
 use crate::error::Error;
-use crate::maps;
-use crate::offsets::offset;
-use crate::overflow;
-use crate::sock::Sock;
+use crate::kernel::offsets::offset;
+use crate::kernel::sock::Sock;
+use crate::state::maps;
+use crate::state::overflow;
 use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_skc_to_tcp_sock};
 use aya_ebpf::programs::ProbeContext;
 use core::ffi::c_void;

@@ -2,8 +2,8 @@
 //! is told of, once. Knows no lease.
 
 use crate::error::Error;
-use crate::maps;
-use crate::sock::Sock;
+use crate::kernel::sock::Sock;
+use crate::state::maps;
 
 /// A TCP socket closes for good: its client reset it, or both ends are through with it. Whether it has a mark or is counted
 /// does not matter.

@@ -3,8 +3,8 @@
 //! stage. Whether a packet is refused is for the hook to say.
 
 use crate::error::Error;
-use crate::listener;
-use crate::sock::Sock;
+use crate::kernel::sock::Sock;
+use crate::state::listener;
 
 /// Whether a connection that wants to enter the queue now is refused: the kernel's own test.
 #[inline(always)]

@@ -3,9 +3,9 @@
 //! socket's cookie leads. Cookies are given out in a row, so two sockets share a place when one stays open for as long as it
 //! takes to open as many others as there are places. The later one gets its mark in socket storage, at ten times the price.
 
-use crate::cells::QuickCell;
-use crate::maps;
-use crate::sock::Sock;
+use crate::kernel::sock::Sock;
+use crate::state::cells::QuickCell;
+use crate::state::maps;
 
 /// What became of a wish for a quick mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

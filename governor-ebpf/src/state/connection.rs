@@ -15,12 +15,12 @@
 //! socket storage. No connection has both, but for one that was established before the loader had found out that accepts
 //! are seen.
 
-use crate::cells::MarkerCell;
 use crate::error::Error;
-use crate::maps;
-use crate::offsets;
-use crate::quick::{self, Claim};
-use crate::sock::Sock;
+use crate::kernel::offsets;
+use crate::kernel::sock::Sock;
+use crate::state::cells::MarkerCell;
+use crate::state::maps;
+use crate::state::quick::{self, Claim};
 use aya_ebpf::helpers::bpf_get_current_cgroup_id;
 use governor_common::abi::{Direction, Marker, Stage};
 use governor_ebpf::transition::{is_open, state};

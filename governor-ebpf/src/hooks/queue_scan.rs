@@ -2,8 +2,8 @@
 //! the scan ends at the first socket that does not listen and costs what the listeners cost, however many connections
 //! there are. Each listener is visited under its lock: nothing leaves its queue meanwhile.
 
-use crate::queue;
-use crate::scan::{Context, full_socket, write_record};
+use crate::hooks::scan::{Context, full_socket, write_record};
+use crate::kernel::queue;
 use governor_common::abi::QueueRecord;
 use governor_ebpf::transition::state;
 

@@ -1,6 +1,6 @@
 //! A kernel socket, read through the offsets of the running kernel.
 
-use crate::offsets::{self, offset};
+use crate::kernel::offsets::{self, offset};
 use aya_ebpf::helpers::{bpf_get_socket_cookie, bpf_probe_read_kernel, bpf_skc_to_tcp_sock};
 use core::ffi::c_void;
 use governor_common::abi::{AF_INET, AF_INET6};

@@ -2,10 +2,10 @@
 //! its own. A connection taken out meanwhile stays readable until the program ends and at worst tells the age of another
 //! one, once.
 
-use crate::maps;
-use crate::offsets::offset;
-use crate::quick;
-use crate::sock::Sock;
+use crate::kernel::offsets::offset;
+use crate::kernel::sock::Sock;
+use crate::state::maps;
+use crate::state::quick;
 use aya_ebpf::helpers::bpf_skc_to_tcp_sock;
 use governor_common::abi::QUEUE_WALK;
 use governor_ebpf::transition::{abandoned, state};

@@ -2,10 +2,10 @@
 //! gets data, so everything that is not a TCP listener leaves after two loads.
 
 use crate::error::Error;
-use crate::listener;
-use crate::maps;
-use crate::queue;
-use crate::sock::Sock;
+use crate::kernel::queue;
+use crate::kernel::sock::Sock;
+use crate::state::listener;
+use crate::state::maps;
 use aya_ebpf::programs::BtfTracePointContext;
 use core::ffi::c_void;
 use governor_ebpf::transition::state;

@@ -3,10 +3,10 @@
 //! at once.
 
 use crate::error::Error;
-use crate::maps;
-use crate::offsets::offset;
-use crate::overflow;
-use crate::sock::Sock;
+use crate::kernel::offsets::offset;
+use crate::kernel::sock::Sock;
+use crate::state::maps;
+use crate::state::overflow;
 use aya_ebpf::programs::BtfTracePointContext;
 use core::ffi::c_void;
 use governor_ebpf::transition::state;

@@ -1,7 +1,7 @@
 //! Map values as the programs see them while several CPUs work on one: the structs of governor-common with every
 //! field that changes as an atomic cell. Assertions prove that the layouts agree.
 
-use crate::atomic::Cell;
+use crate::state::atomic::Cell;
 use core::mem::offset_of;
 use governor_common::abi::{BUCKETS, CgroupState, GlobalStats, ListenPort, ListenerState, Marker, QuickMark, Sojourn};
 

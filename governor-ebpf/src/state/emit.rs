@@ -2,7 +2,7 @@
 //! connection. The reader polls.
 
 use crate::error::Error;
-use crate::maps::EVENTS;
+use crate::state::maps::EVENTS;
 use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use governor_common::abi::{Event, EventKind, ListenerState};

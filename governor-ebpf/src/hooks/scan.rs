@@ -4,12 +4,12 @@
 //! gets one, and every socket leaves a record, from which the daemon learns what is really open. The kernel runs a
 //! socket a second time when its record did not fit, so everything here can be done twice.
 
-use crate::connection;
 use crate::error::{self, Error};
-use crate::listener;
-use crate::maps;
-use crate::offsets;
-use crate::sock::Sock;
+use crate::kernel::offsets;
+use crate::kernel::sock::Sock;
+use crate::state::connection;
+use crate::state::listener;
+use crate::state::maps;
 use aya_ebpf::bindings::seq_file;
 use aya_ebpf::helpers::bpf_skc_to_tcp_sock;
 use aya_ebpf::helpers::generated::bpf_seq_write;

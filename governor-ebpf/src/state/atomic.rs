@@ -30,7 +30,7 @@ impl<T: Copy> Cell<T> {
 
 #[cfg(target_arch = "bpf")]
 mod instructions {
-    use super::Cell;
+    use crate::state::atomic::Cell;
     use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 
     impl Cell<u64> {
@@ -55,7 +55,7 @@ mod instructions {
 /// The same for the host, where the programs are only checked.
 #[cfg(not(target_arch = "bpf"))]
 mod instructions {
-    use super::Cell;
+    use crate::state::atomic::Cell;
     use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
     impl Cell<u64> {

@@ -7,8 +7,8 @@
 //! here as refused.
 
 use crate::error::Error;
-use crate::overflow;
-use crate::sock::Sock;
+use crate::kernel::sock::Sock;
+use crate::state::overflow;
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::{bpf_get_socket_cookie, bpf_skb_load_bytes, bpf_skc_to_tcp_sock};
 use aya_ebpf::programs::SkBuffContext;

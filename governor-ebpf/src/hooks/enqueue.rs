@@ -8,12 +8,12 @@
 //!
 //! The child's lock is held, so no accept has seen it yet, and softirqs are off, so that nothing interrupts.
 
-use crate::connection;
 use crate::error::Error;
-use crate::listener;
-use crate::maps;
-use crate::offsets::{self, offset};
-use crate::sock::Sock;
+use crate::kernel::offsets::{self, offset};
+use crate::kernel::sock::Sock;
+use crate::state::connection;
+use crate::state::listener;
+use crate::state::maps;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use core::ffi::c_void;
 use governor_common::abi::{Direction, Stage};

@@ -1,12 +1,12 @@
 //! `tp_btf/inet_sock_set_state(sk, oldstate, newstate)`: runs under the socket's lock, before the new state is stored.
 //! The current task is a stranger here (often a softirq), so everything is read from the socket.
 
-use crate::connection;
 use crate::error::Error;
-use crate::leased;
-use crate::listener;
-use crate::maps;
-use crate::sock::Sock;
+use crate::kernel::sock::Sock;
+use crate::state::connection;
+use crate::state::leased;
+use crate::state::listener;
+use crate::state::maps;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::programs::BtfTracePointContext;
 use aya_log_ebpf::debug;

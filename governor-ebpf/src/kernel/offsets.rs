@@ -48,7 +48,7 @@ static OFFSETS: Offsets = Offsets {
 /// constants, because the section is frozen.
 macro_rules! offset {
     ($field:ident) => {
-        $crate::offsets::load(|offsets| &raw const offsets.$field)
+        $crate::kernel::offsets::load(|offsets| &raw const offsets.$field)
     };
 }
 pub(crate) use offset;
