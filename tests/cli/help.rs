@@ -3,8 +3,8 @@
 use crate::transcript::written;
 use std::path::Path;
 use std::process::{Command, Output};
-use support::bins::binary;
-use support::daemon::ctl_command;
+use support::programs::bins::binary;
+use support::programs::daemon::ctl_command;
 
 fn ctl(arguments: &[&str]) -> Output {
     ctl_command(Path::new("/nonexistent/control.sock"), arguments).output().unwrap()

@@ -6,8 +6,8 @@ use governor_health::{Evidence, Verdict};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use support::bins::root;
-use support::daemon::ctl_command;
+use support::programs::bins::root;
+use support::programs::daemon::ctl_command;
 
 fn read(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap()

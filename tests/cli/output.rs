@@ -3,8 +3,8 @@
 use crate::world::quiet;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use support::bins::binary;
-use support::daemon::ctl_command;
+use support::programs::bins::binary;
+use support::programs::daemon::ctl_command;
 
 #[test]
 fn a_reader_that_has_gone_is_no_error() {

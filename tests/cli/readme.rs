@@ -4,7 +4,7 @@
 
 use crate::world::busy;
 use std::fs;
-use support::bins::root;
+use support::programs::bins::root;
 
 /// One command and the line shown below it, if any.
 struct Shown {

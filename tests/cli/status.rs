@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::time::Duration;
-use support::daemon::{Daemon, Setup};
+use support::programs::daemon::{Daemon, Setup};
 
 /// A worker that accepts and closes connections, and writes its port first.
 const WORKER: &str = "
@@ -142,7 +142,9 @@ impl Drop for Worker {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_worker_is_a_problem() {
-    let Some(mut python) = support::python::command() else { return support::skip("no python3 of 3.10 or later") };
+    let Some(mut python) = support::programs::python::command() else {
+        return support::skip("no python3 of 3.10 or later");
+    };
     let mut child = python.args(["-c", WORKER]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

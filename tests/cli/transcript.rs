@@ -2,7 +2,7 @@
 //! its place, and columns are two spaces apart.
 
 use std::process::Output;
-use support::daemon::Daemon;
+use support::programs::daemon::Daemon;
 
 /// Runs `governorctl` against the daemon and writes down all of it: both outputs and an exit code that is not 0.
 pub(crate) fn of(daemon: &Daemon, arguments: &[&str]) -> String {

@@ -2,7 +2,7 @@
 
 use crate::transcript::of;
 use crate::world::{POOL, busy, quiet};
-use support::daemon::{Daemon, Setup};
+use support::programs::daemon::{Daemon, Setup};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_pool_shows_who_holds_and_who_waits() {
@@ -371,8 +371,10 @@ fn a_raw_key_is_hashed_as_the_client_library_hashes_it() {
     use std::io::Write;
     use std::process::Stdio;
     let hash = |secret: Option<&str>, arguments: &[&str], raw: &str| {
-        let mut command =
-            support::daemon::ctl_command(std::path::Path::new("/nonexistent/control.sock"), &["key", "--hash"]);
+        let mut command = support::programs::daemon::ctl_command(
+            std::path::Path::new("/nonexistent/control.sock"),
+            &["key", "--hash"],
+        );
         command.args(arguments).env_remove("NODE_SECRET").envs(secret.map(|secret| ("NODE_SECRET", secret)));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // It may have ended by then, because of its secret.

@@ -4,7 +4,7 @@ use crate::transcript::written;
 use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use support::daemon::ctl_command;
+use support::programs::daemon::ctl_command;
 use tempfile::TempDir;
 
 fn transcript(socket: &Path, arguments: &[&str]) -> String {
@@ -87,7 +87,7 @@ fn doctor_checks_the_machine_all_the_same() {
 
 #[test]
 fn what_a_dead_daemon_left_is_removed_without_one() {
-    let mut daemon = support::daemon::Setup::new("").start();
+    let mut daemon = support::programs::daemon::Setup::new("").start();
     let folder = daemon.socket().parent().unwrap().display().to_string();
     let said = |output| written(&output, &[(folder.clone(), "FOLDER")]);
     insta::assert_snapshot!(said(daemon.clean()), @"

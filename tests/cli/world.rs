@@ -2,7 +2,7 @@
 
 use governor_client::{AcquireRequest, Config, Governor, Lease, NodeSecret};
 use std::time::Duration;
-use support::daemon::{Daemon, Setup};
+use support::programs::daemon::{Daemon, Setup};
 use tokio::task::JoinHandle;
 
 /// Longest wait for something that happens at once unless it hangs.

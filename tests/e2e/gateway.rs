@@ -13,7 +13,7 @@ use crate::site::{Answer, accounts, chat, cool, gateway, request, send_chat, sta
 use crate::world::SOON;
 use serde_json::json;
 use std::time::Instant;
-use support::daemon::Setup;
+use support::programs::daemon::Setup;
 
 #[test]
 fn a_slot_is_held_until_the_stream_ends_or_its_client_leaves() {

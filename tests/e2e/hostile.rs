@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::daemon::Daemon;
+use support::programs::daemon::Daemon;
 
 /// Prints one line of figures; libtest shows it with `--show-output`.
 fn figure(line: &str) {

@@ -5,8 +5,9 @@ mod script;
 use crate::world::{client, daemon, lease, pool, soon};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
-use support::daemon::{Daemon, Setup};
-use support::{python, skip};
+use support::programs::daemon::{Daemon, Setup};
+use support::programs::python;
+use support::skip;
 
 /// Runs `minimal.py` for a key: it may wait for so long, and runs a command that shows its member.
 fn run(mut python: Command, daemon: &Daemon, pool: &str, key: &str, wait_ms: u32) -> Output {

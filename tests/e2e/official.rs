@@ -8,7 +8,7 @@ use crate::official::python::{Client, Provider};
 use crate::official::tap::Tap;
 use crate::site::{Program, accounts, chat, cool, gateway, upstream};
 use std::time::Duration;
-use support::daemon::{Daemon, Setup};
+use support::programs::daemon::{Daemon, Setup};
 
 /// A client, and all that is between it and the account with the one slot it wants.
 struct Site {

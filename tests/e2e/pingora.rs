@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::daemon::{Setup, free_port};
+use support::programs::daemon::{Setup, free_port};
 
 /// A running gateway on Pingora, killed with this value.
 struct Pingora {

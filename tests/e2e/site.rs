@@ -7,8 +7,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use support::bins::example;
-use support::cgroup::Cgroup;
+use support::machine::cgroup::Cgroup;
+use support::programs::bins::example;
 
 /// A program that prints `listening on ADDRESS` and is killed with this value.
 pub(crate) struct Program {

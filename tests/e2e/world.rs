@@ -3,7 +3,7 @@
 use governor_client::{AcquireRequest, Config, Governor, Lease, NodeSecret, Refused};
 use std::path::Path;
 use std::time::Duration;
-use support::daemon::{Daemon, Setup};
+use support::programs::daemon::{Daemon, Setup};
 
 /// Longest wait for something that happens at once unless it hangs.
 pub(crate) const SOON: Duration = Duration::from_secs(20);

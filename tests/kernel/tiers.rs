@@ -5,7 +5,8 @@ use governor_kernel as kernel;
 use governor_kernel::Options;
 use governor_kernel::PlaneError;
 use governor_observation::{HookEvent, Tier};
-use support::{peer::Peer, ss};
+use support::machine::ss;
+use support::programs::peer::Peer;
 
 #[test]
 fn the_netlink_tier_alone_gives_depth_backlog_and_drops() {

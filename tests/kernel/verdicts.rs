@@ -15,7 +15,9 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use support::{netns::Netns, peer::Peer, skip_for_lack};
+use support::machine::netns::Netns;
+use support::programs::peer::Peer;
+use support::skip_for_lack;
 use tokio::sync::watch as channel;
 
 /// Long enough for the slowest machine; nothing waits this long when it works.

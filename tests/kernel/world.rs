@@ -12,7 +12,10 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use support::{cgroup, netns::Netns, skip, ss};
+use support::machine::cgroup;
+use support::machine::netns::Netns;
+use support::machine::ss;
+use support::skip;
 
 /// Long enough for the slowest machine; nothing waits this long when it works.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -16,8 +16,8 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
-use support::confine::{confine, numbered};
-use support::unit::{Confinement, groups_of_systemd};
+use support::machine::confine::{confine, numbered};
+use support::machine::unit::{Confinement, groups_of_systemd};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 

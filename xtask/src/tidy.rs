@@ -1,8 +1,10 @@
 //! Rules about the source itself, as plain tests: what a reviewer would otherwise have to look for. Reads the working
 //! tree; knows no rule that the compiler or clippy can check.
 
+
 use crate::exec;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,18 +22,18 @@ const UNSAFE_ISLANDS: [&str; 12] = [
     "governor-common/src/signal/map.rs",
     "governor-common/src/wire/socket.rs",
     "governor-user/src/proxy/fd.rs",
-    "governor-user/src/kernel/deferred.rs",
-    "governor-user/src/kernel/listening.rs",
-    "governor-user/src/kernel/maps.rs",
-    "governor-user/src/kernel/sampler/failing_tests.rs",
+    "governor-user/kernel/src/tables/deferred.rs",
+    "governor-user/kernel/src/tables/listening.rs",
+    "governor-user/kernel/src/programs/maps.rs",
+    "governor-user/kernel/src/sampler/failing_tests.rs",
     "tests/support/options.rs",
     "tests/support/ring.rs",
     "governor-ebpf/src",
     "governor-user/engine/benches/counting.rs",
 ];
 
-/// All that the engine may depend on: nothing that does I/O, reads a clock or starts a thread.
-const ENGINE_DEPENDENCIES: [&str; 3] = ["serde", "slab", "thiserror"];
+/// Files beside each other in one folder at most.
+const MAX_FILES: usize = 15;
 
 /// A Rust file of the workspace.
 struct Source {
@@ -143,33 +145,18 @@ fn no_test_is_switched_off() {
 }
 
 #[test]
-fn the_engine_depends_on_nothing_that_acts() {
-    let packages = packages();
-    let engine = packages.iter().find(|package| package["name"] == "governor-engine").unwrap();
-    let foreign: Vec<String> = engine["dependencies"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|dependency| dependency["kind"].is_null())
-        .map(|dependency| dependency["name"].as_str().unwrap().to_owned())
-        .filter(|name| !ENGINE_DEPENDENCIES.contains(&name.as_str()))
+fn a_folder_has_few_files_beside_each_other() {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for source in sources() {
+        let folder = source.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        *counts.entry(folder.to_owned()).or_default() += 1;
+    }
+    let crowded: Vec<String> = counts
+        .into_iter()
+        .filter(|(_, count)| *count > MAX_FILES)
+        .map(|(folder, count)| format!("{folder}: {count} files"))
         .collect();
-    assert_none(&foreign, "the engine does no I/O, and its dependency table proves it");
-}
-
-#[test]
-fn the_client_links_no_kernel_code() {
-    let packages = packages();
-    let client = packages.iter().find(|package| package["name"] == "governor-client").unwrap();
-    let kernel: Vec<String> = client["dependencies"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|dependency| dependency["kind"].is_null())
-        .map(|dependency| dependency["name"].as_str().unwrap().to_owned())
-        .filter(|name| name.starts_with("aya") || name.starts_with("netlink") || name == "governor-user")
-        .collect();
-    assert_none(&kernel, "a proxy that links the client links no kernel code");
+    assert_none(&crowded, &format!("a folder has at most {MAX_FILES} files beside each other: make folders by concept"));
 }
 
 #[test]

@@ -2,19 +2,25 @@
 //! Envoy with ext_authz over a Unix socket and without, 2,000 requests a second each, in turn. CPU is that of the gateway
 //! and of whomever it asks, together.
 
+use crate::Scale;
+use crate::daemon;
+use crate::envoy;
+use crate::float;
 use crate::http::Load;
 use crate::pairs::{Arm, Series, median};
+use crate::progress;
 use crate::report::{Bound, Row, Subject, Target};
+use crate::serve;
 use crate::server::{Missing, Server, cpu_ns, listens};
-use crate::{Scale, daemon, envoy, float, progress, serve};
 use anyhow::{Context, Result};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
-use support::daemon::free_port;
-use support::{bins, cores};
+use support::cores;
+use support::programs::bins;
+use support::programs::daemon::free_port;
 
 /// One gateway, and who is paid for in its windows.
 struct Way {

@@ -22,11 +22,9 @@ use report::Report;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
-use support::{
-    cores,
-    daemon::{Daemon, Setup},
-    progress,
-};
+use support::cores;
+use support::programs::daemon::{Daemon, Setup};
+use support::progress;
 
 /// How much is done.
 #[derive(Debug)]

@@ -1,9 +1,11 @@
 //! A look at the signal page against a plain load of the same line, while a writer on the other core writes it 100,000
 //! times a second; and whether any look ever sees half a write.
 
+use crate::Scale;
+use crate::float;
 use crate::pairs::{Arm, Series, order};
+use crate::progress;
 use crate::report::{Bound, Row, Subject, Target};
-use crate::{Scale, float, progress};
 use anyhow::{Context, Result};
 use governor_common::signal::{PageReader, PageWriter, Signals};
 use governor_common::wire::reply::{Level, Overload};

@@ -1,10 +1,14 @@
 //! One acquire answered by a grant, alone on its way; the release of the one before travels with it. The baseline is the
 //! least that could answer: an echo on a current-thread tokio runtime, equal frames both ways, the same client.
 
+use crate::Scale;
+use crate::daemon;
+use crate::float;
 use crate::pairs::{Arm, Series, order};
+use crate::progress;
 use crate::report::{Bound, Row, Subject, Target};
 use crate::server::{Server, listens};
-use crate::{Scale, daemon, float, progress, talk};
+use crate::talk;
 use anyhow::{Context, Result, ensure};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,10 +1,14 @@
 //! Pairs of acquire and release a second, 50 connections with 16 requests in flight each. The baseline is Redis over its
 //! Unix socket with a slot script, one EVALSHA for each acquire and one for each release, in the same depth.
 
+use crate::Scale;
+use crate::daemon;
+use crate::float;
 use crate::pairs::{Arm, Series, order};
+use crate::progress;
 use crate::report::{Bound, Row, Subject, Target};
 use crate::server::{Server, listens};
-use crate::{Scale, daemon, float, progress, talk};
+use crate::talk;
 use anyhow::{Context, Result, ensure};
 use rustix::event::epoll;
 use std::io::{ErrorKind, Read, Write};

@@ -1,10 +1,14 @@
 //! What the governor costs the traffic: the same work with the kernel plane running, with programs that do nothing in its
 //! programs' places, and with neither, alternately.
 
+use crate::Scale;
+use crate::clock;
+use crate::empty;
 use crate::load::Load;
 use crate::pairs::{Arm, Series, order};
+use crate::place;
+use crate::progress;
 use crate::report::{Bound, Row, Subject, Target};
-use crate::{Scale, clock, empty, place, progress};
 use anyhow::{Context, Result, anyhow};
 use aya::Ebpf;
 use governor_kernel as kernel;
@@ -13,7 +17,8 @@ use governor_kernel::Plane;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{cores, netns::Netns};
+use support::cores;
+use support::machine::netns::Netns;
 
 /// After the plane came or went, before anything is measured.
 const SETTLE: Duration = Duration::from_millis(50);

@@ -19,7 +19,8 @@ use governor_kernel::Options;
 use report::Report;
 use std::io::Write;
 use std::time::Duration;
-use support::{netns::Netns, progress};
+use support::machine::netns::Netns;
+use support::progress;
 
 /// How much is done.
 #[derive(Debug)]

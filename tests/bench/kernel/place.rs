@@ -5,7 +5,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::thread;
-use support::netns::Netns;
+use support::machine::netns::Netns;
 
 /// Closed connections that may linger in the namespace. More end at once, so that a long run does not fill the tables.
 const LINGERING: &str = "4096";

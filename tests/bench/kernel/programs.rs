@@ -1,17 +1,22 @@
 //! What the programs themselves take over a connection's life, by the kernel's own statistics. They read the clock twice
 //! a run, which is part of what they show; an empty program on the same hook tells how much that is.
 
+use crate::Scale;
+use crate::empty;
 use crate::load::Load;
 use crate::pairs::median;
+use crate::place;
+use crate::progress;
 use crate::report::{Bound, Row, Subject, Target};
-use crate::{Scale, empty, place, progress};
 use anyhow::{Context, Result, anyhow};
 use aya::programs::loaded_programs;
 use aya::sys::{Stats, enable_stats};
 use governor_kernel::programs::tracepoint::{Options, Tracepoint};
 use std::collections::BTreeMap;
 use std::fs;
-use support::{cgroup, cores, netns::Netns};
+use support::cores;
+use support::machine::cgroup;
+use support::machine::netns::Netns;
 
 /// The busiest hook of the governor.
 const HOOK: &str = "inet_sock_set_state";

@@ -2,19 +2,18 @@
 //! the time from the next start to an exact answer is taken: open connections of both cgroups, and every connection that
 //! ever entered the queue. The programs are pinned, so they count meanwhile.
 
+use crate::Scale;
 use crate::pairs::median;
+use crate::progress;
 use crate::report::{Bound, Row, Subject, Target};
-use crate::{Scale, progress};
 use anyhow::{Context, Result, anyhow};
 use serde_json::Value;
 use std::time::Instant;
-use support::{
-    bpffs::Bpffs,
-    cgroup::Cgroup,
-    daemon::{Daemon, Setup},
-    netns::Netns,
-    peer::Peer,
-};
+use support::machine::bpffs::Bpffs;
+use support::machine::cgroup::Cgroup;
+use support::machine::netns::Netns;
+use support::programs::daemon::{Daemon, Setup};
+use support::programs::peer::Peer;
 
 /// Connections open before the crash, and those that open and close while no daemon runs.
 const BEFORE: u32 = 300;

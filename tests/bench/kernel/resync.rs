@@ -1,9 +1,11 @@
 //! Counting everything anew: one pass over 18,000 sockets against `ss` listing them, and what a counted connection
 //! takes in kernel memory.
 
+use crate::Scale;
 use crate::pairs::{Arm, Series, median};
+use crate::place;
+use crate::progress;
 use crate::report::{Bound, Row, Subject, Target};
-use crate::{Scale, place, progress};
 use anyhow::{Context, Result, ensure};
 use governor_common::abi::QUICK_MARKS;
 use governor_kernel::programs::tracepoint::{Options, Tracepoint};
@@ -11,7 +13,7 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use support::netns::Netns;
+use support::machine::netns::Netns;
 
 /// Measures.
 pub(crate) fn measure(scale: &Scale, namespace: &Netns) -> Result<Vec<Row>> {

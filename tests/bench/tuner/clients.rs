@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::netns::Netns;
+use support::machine::netns::Netns;
 
 /// Clients give up after so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(4);

@@ -15,13 +15,11 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
-use support::{
-    daemon::{Daemon, Setup},
-    netns::Netns,
-    peer::Peer,
-    progress,
-    proxy::{Proxy, signal},
-};
+use support::machine::netns::Netns;
+use support::programs::daemon::{Daemon, Setup};
+use support::programs::peer::Peer;
+use support::programs::proxy::{Proxy, signal};
+use support::progress;
 
 /// An address on loopback that nobody else uses: the daemon sees every listener of the machine.
 const ADDRESS: &str = "127.77.0.2";

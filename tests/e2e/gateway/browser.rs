@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 use std::thread;
-use support::daemon::Setup;
+use support::programs::daemon::Setup;
 
 /// Asks the gateway as an application in a browser would, and shows what it may know.
 const PAGE: &str = r#"<!doctype html><title>page</title><pre id="seen">nothing</pre><script>

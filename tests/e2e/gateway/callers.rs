@@ -2,7 +2,7 @@
 
 use crate::site::{accounts, gateway_with, post, request, upstream};
 use serde_json::json;
-use support::daemon::Setup;
+use support::programs::daemon::Setup;
 
 /// `sk-alpha` and `sk-beta`, as `sha256sum` has them.
 const ALPHA: &str = "2179e632e89277f18aa600491b68ad55121fd6caa045e047fdeb426088a5a5f1";

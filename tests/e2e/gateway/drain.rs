@@ -4,7 +4,7 @@ use super::websocket::{hear, open, say};
 use crate::site::{accounts, chat, gateway_with, post, status_of, upstream};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
-use support::daemon::Setup;
+use support::programs::daemon::Setup;
 
 /// Waits until nobody listens there any more.
 fn gone(address: std::net::SocketAddr) {

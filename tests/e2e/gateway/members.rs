@@ -2,7 +2,7 @@
 
 use crate::site::{accounts, chat, cool, cool_with, gateway, gateway_with, post, request, stats, upstream};
 use serde_json::Value;
-use support::daemon::{Daemon, Setup};
+use support::programs::daemon::{Daemon, Setup};
 
 fn member(daemon: &Daemon, name: &str) -> Value {
     let pools = daemon.get("/v1/pools");

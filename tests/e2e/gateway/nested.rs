@@ -1,7 +1,7 @@
 //! A request that leads to others: its child takes a slot of its own, its hop shares the one there is.
 
 use crate::site::{accounts, gateway, post, stats, upstream};
-use support::daemon::Setup;
+use support::programs::daemon::Setup;
 
 const GUARDED: &str = "/v1/guarded/chat/completions";
 

@@ -2,7 +2,7 @@
 
 use crate::site::{accounts, gateway_with, post, stats, upstream};
 use serde_json::Value;
-use support::daemon::Setup;
+use support::programs::daemon::Setup;
 
 #[test]
 fn each_kind_of_request_takes_its_slot_from_its_own_pool_and_provider() {

@@ -4,7 +4,7 @@
 use crate::site::{Answer, Program, accounts, gateway, request, stats, upstream};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use support::daemon::Setup;
+use support::programs::daemon::Setup;
 
 /// The example handshake of RFC 6455, 1.3.
 pub(crate) const HANDSHAKE: &str = "Authorization: Bearer sk-one\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\

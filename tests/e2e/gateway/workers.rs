@@ -4,7 +4,7 @@ use crate::site::{accounts, chat, gateway, stats, upstream};
 use serde_json::json;
 use std::sync::mpsc;
 use std::thread;
-use support::daemon::Setup;
+use support::programs::daemon::Setup;
 
 #[test]
 fn four_worker_processes_share_one_pool_and_one_that_dies_leaves_its_slots_to_the_others() {

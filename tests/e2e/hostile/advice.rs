@@ -1,12 +1,13 @@
 //! `GET /v1/advise` on a long record: one replay at a time, in bounded memory.
 
-use super::{figure, memory_kib};
+use super::figure;
+use super::memory_kib;
 use crate::world::pool;
 use governor_engine::id::{KeyId, LeaseId, PoolId, RequestId, SessionId};
 use governor_engine::io::Acquire;
 use governor_engine::time::Instant;
 use governor_user::daemon::records::demand::Demand;
-use support::daemon::Setup;
+use support::programs::daemon::Setup;
 
 /// Requests in the record, one each millisecond.
 const REQUESTS: u32 = 20_000;

@@ -1,12 +1,17 @@
 //! Connections that say nothing or half of something: descriptors stay bounded and a proxy can always connect.
 
-use super::{Attacker, can_change_user, descriptors, figure, greeted, open_to_all};
-use crate::metrics::page_over;
+use super::Attacker;
+use super::can_change_user;
+use super::descriptors;
+use super::figure;
+use super::greeted;
+use super::open_to_all;
+use crate::signals::metrics::page_over;
 use crate::world::pool;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
-use support::daemon::{Daemon, Setup, free_port};
+use support::programs::daemon::{Daemon, Setup, free_port};
 
 /// Opens connections to a Unix path or a TCP port, sends half a request on each, and holds them.
 const HALF_OPEN: &str = r#"

@@ -1,6 +1,7 @@
 //! One session that floods the daemon: the others wait for a bounded number of its frames.
 
-use super::{figure, latency};
+use super::figure;
+use super::latency;
 use crate::raw::Raw;
 use crate::world::pool;
 use bytes::BytesMut;
@@ -10,7 +11,7 @@ use governor_common::wire::request::{Acquire, Request};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::daemon::Setup;
+use support::programs::daemon::Setup;
 
 /// Acquires that the other session measures: 1.6 s.
 const PAIRS: u32 = 800;

@@ -1,13 +1,14 @@
 //! Sessions that hold or claim very many leases: what the daemon writes down about them must not stop its loop.
 
-use super::{figure, latency};
+use super::figure;
+use super::latency;
 use crate::raw::Raw;
 use crate::world::pool;
 use governor_common::wire::KeyHash;
 use governor_common::wire::reply::Reply;
 use governor_common::wire::request::{Acquire, HeldLease, Request};
 use std::time::{Duration, Instant};
-use support::daemon::Setup;
+use support::programs::daemon::Setup;
 
 /// Leases of one attacker in the tests.
 const CLAIMED: u64 = 20_000;

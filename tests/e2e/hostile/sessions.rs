@@ -1,6 +1,7 @@
 //! Sessions that greet and then read nothing: limits are coalesced, sessions are capped.
 
-use super::{figure, memory_kib};
+use super::figure;
+use super::memory_kib;
 use crate::world::pool;
 use bytes::BytesMut;
 use governor_common::wire::request::{Hello, Request};
@@ -8,7 +9,7 @@ use governor_common::wire::{VERSION, codec};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
-use support::daemon::Setup;
+use support::programs::daemon::Setup;
 
 /// Sessions of the attack.
 const SESSIONS: usize = 2000;

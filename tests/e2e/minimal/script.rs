@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use support::{python, skip};
+use support::programs::python;
+use support::skip;
 
 /// The running client; it ends when its input does.
 struct Script {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use support::bins;
+use support::programs::bins;
 
 /// Whose client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

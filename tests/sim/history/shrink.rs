@@ -5,8 +5,9 @@ use std::any::Any;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 
+use super::History;
+use super::Step;
 use super::pair::Pair;
-use super::{History, Step};
 
 /// The history as text, shortened.
 pub(super) fn shortest(mut history: History) -> String {

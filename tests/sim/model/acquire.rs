@@ -5,7 +5,14 @@ use governor_engine::io::{Acquire, Grant, Kind, Output, Parent, Reason, RejectRe
 use governor_engine::policy::Anonymous;
 use governor_engine::time::Duration;
 
-use super::{Answer, Id, Lease, Model, Parked, Task, Who, index};
+use super::Answer;
+use super::Id;
+use super::Lease;
+use super::Model;
+use super::Parked;
+use super::Task;
+use super::Who;
+use super::index;
 
 impl Model {
     pub(super) fn acquire(&mut self, a: Acquire) {

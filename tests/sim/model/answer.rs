@@ -5,7 +5,12 @@ use governor_engine::io::{Decision, Grant, Numbers, Origin, Outcome, Output, Rea
 use governor_engine::policy::Mode;
 use governor_engine::time::{Duration, Instant};
 
-use super::{Lease, Model, Parked, Task, Unit, index};
+use super::Lease;
+use super::Model;
+use super::Parked;
+use super::Task;
+use super::Unit;
+use super::index;
 
 impl Model {
     pub(super) fn origin_and_status(

@@ -4,7 +4,10 @@ use governor_engine::id::{KeyId, LeaseId, PoolId, SessionId};
 use governor_engine::io::{Reason, RevokeReason};
 use governor_engine::time::Instant;
 
-use super::{Answer, Lease, Model, index};
+use super::Answer;
+use super::Lease;
+use super::Model;
+use super::index;
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {

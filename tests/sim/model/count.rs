@@ -3,7 +3,15 @@
 use governor_engine::id::{MemberId, PoolId};
 use governor_engine::io::Kind;
 
-use super::{Candidates, Lease, Member, Model, Parked, Pool, Task, Who, index};
+use super::Candidates;
+use super::Lease;
+use super::Member;
+use super::Model;
+use super::Parked;
+use super::Pool;
+use super::Task;
+use super::Who;
+use super::index;
 
 impl Model {
     pub(super) fn pool(&self, id: PoolId) -> Option<&Pool> {

@@ -4,7 +4,11 @@
 use governor_engine::id::{ClassId, OrgId};
 use governor_engine::policy::Entitlement;
 
-use super::{Id, Model, Unit, Who, index};
+use super::Id;
+use super::Model;
+use super::Unit;
+use super::Who;
+use super::index;
 
 /// One field of an entitlement.
 type Field = fn(&Entitlement) -> Option<u32>;

@@ -4,7 +4,9 @@ use governor_engine::id::{DecisionId, OrgId};
 use governor_engine::io::{Decision, Level, Origin, Outcome, Output, Priority, Reason};
 use governor_engine::policy::{Mode, TIER_PATIENCE};
 
-use super::{Model, Parked, Who};
+use super::Model;
+use super::Parked;
+use super::Who;
 
 impl Model {
     /// True if the request was refused. What is only observed is recorded, one decision a request.

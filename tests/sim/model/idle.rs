@@ -4,7 +4,11 @@ use governor_engine::id::{LeaseId, RequestId, SessionId};
 use governor_engine::io::{Output, RejectReason, RevokeReason, Work};
 use governor_engine::time::Duration;
 
-use super::{Lease, Model, Parked, Task, index};
+use super::Lease;
+use super::Model;
+use super::Parked;
+use super::Task;
+use super::index;
 
 impl Model {
     pub(super) fn suspend(&mut self, session: SessionId, id: LeaseId) {

@@ -5,7 +5,11 @@ use governor_engine::io::{Held, Input, Kind, MemberNews, MemberOrder, Output, Re
 use governor_engine::policy::{CLAIMS_WITHOUT_LIMIT, SUSPENDED_CLAIMS, TIER_TTL_MAX};
 use governor_engine::time::Instant;
 
-use super::{Lease, Model, Parked, Task, index};
+use super::Lease;
+use super::Model;
+use super::Parked;
+use super::Task;
+use super::index;
 
 impl Model {
     pub(super) fn take(&mut self, input: Input) {

@@ -4,7 +4,12 @@ use governor_engine::id::{MemberId, PoolId};
 use governor_engine::io::{Kind, Reason};
 use governor_engine::policy::{FairShare, Mode};
 
-use super::{Answer, Member, Model, Parked, Task, index};
+use super::Answer;
+use super::Member;
+use super::Model;
+use super::Parked;
+use super::Task;
+use super::index;
 
 impl Model {
     pub(super) fn judge(&self, w: &Parked) -> Answer {

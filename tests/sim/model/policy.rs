@@ -5,7 +5,14 @@ use governor_engine::io::{Reason, RejectReason, RevokeReason};
 use governor_engine::policy::{Override, Policy};
 use governor_engine::time::Instant;
 
-use super::{Id, Member, Model, Parked, Pool, Task, Unit, Who};
+use super::Id;
+use super::Member;
+use super::Model;
+use super::Parked;
+use super::Pool;
+use super::Task;
+use super::Unit;
+use super::Who;
 
 impl Model {
     pub(super) fn obey(&mut self, policy: Policy) {

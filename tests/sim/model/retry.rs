@@ -4,7 +4,9 @@ use governor_engine::io::{Origin, Reason};
 use governor_engine::policy::FairShare;
 use governor_engine::time::{Duration, Instant};
 
-use super::{Model, Parked, index};
+use super::Model;
+use super::Parked;
+use super::index;
 
 impl Model {
     /// What the refused client is told, by whom it was refused; moves the queue on.

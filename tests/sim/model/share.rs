@@ -5,7 +5,13 @@ use std::collections::BTreeMap;
 use governor_engine::id::{MemberId, PoolId};
 use governor_engine::policy::FairShare;
 
-use super::{Id, Model, Parked, Task, Unit, Who, index};
+use super::Id;
+use super::Model;
+use super::Parked;
+use super::Task;
+use super::Unit;
+use super::Who;
+use super::index;
 
 /// How a requester stands over its candidates, before this admission.
 pub(super) struct Standing {

@@ -7,7 +7,12 @@ use governor_engine::policy::FairShare;
 use governor_engine::snapshot::{LeaseView, Snapshot};
 use governor_engine::time::Instant;
 
-use super::{Lease, Model, Parked, Unit, Who, index};
+use super::Lease;
+use super::Model;
+use super::Parked;
+use super::Unit;
+use super::Who;
+use super::index;
 
 /// What both must show alike.
 #[derive(Debug, PartialEq, Eq)]

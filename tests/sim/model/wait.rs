@@ -4,7 +4,11 @@ use governor_engine::io::{Kind, Level, Origin, Output, Reason};
 use governor_engine::policy::Mode;
 use governor_engine::time::{Duration, Instant};
 
-use super::{Model, Parked, Task, index, retry};
+use super::Model;
+use super::Parked;
+use super::Task;
+use super::index;
+use super::retry;
 
 impl Model {
     /// A key's newest request goes first.

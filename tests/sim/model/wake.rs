@@ -6,7 +6,13 @@ use governor_engine::id::PoolId;
 use governor_engine::io::{Kind, Reason};
 use governor_engine::policy::FairShare;
 
-use super::{Answer, Id, Model, Parked, Task, Unit, index};
+use super::Answer;
+use super::Id;
+use super::Model;
+use super::Parked;
+use super::Task;
+use super::Unit;
+use super::index;
 
 /// in flight / weight.
 #[derive(Clone, Copy)]

@@ -1,0 +1,4 @@
+//! What the daemon shows: metrics and overload.
+
+pub(crate) mod metrics;
+pub(crate) mod overload;
