@@ -9,6 +9,7 @@ pub mod daemon;
 pub mod health;
 mod log_limit;
 pub mod metrics;
+pub mod naming;
 pub mod proxy;
 pub mod state;
 pub mod tuner;

@@ -1,6 +1,6 @@
 //! Decisions in plain words: pure text from the numbers, so that `curl` and `governorctl explain` say the same.
 
-use crate::daemon::sessions::translate::ANONYMOUS;
+use crate::naming::ANONYMOUS;
 use governor_api::{Decision, Outcome};
 use governor_observation::wording::{Counted, counted};
 

@@ -10,7 +10,7 @@ pub use setting::{change, config, pending, reload_change};
 use super::verdicts;
 use crate::config::Names;
 use crate::daemon::process::settings::Settings;
-use crate::daemon::sessions::translate;
+use crate::naming::{self, key_or_anonymous, org_hex};
 use crate::daemon::view::View;
 use crate::health;
 use crate::health::Facts;
@@ -43,7 +43,7 @@ pub fn status(facts: Facts<'_>, started: Instant, settings: &Settings) -> api::S
         degraded: seen.degraded.clone(),
         level: view.overload.level.as_str().to_owned(),
         shed_mode: mode(view.node.shed_mode),
-        shed_level: Some(translate::level_name(view.snapshot.level).to_owned()),
+        shed_level: Some(naming::level_name(view.snapshot.level).to_owned()),
         pressure: view.overload.pressure,
         causes: cause_names(view.overload.causes),
         monitors: verdicts::monitors(report),
@@ -171,11 +171,11 @@ fn one_pool(view: &View, index: usize, pool: &PoolView) -> api::Pool {
     let totals = &view.snapshot.totals;
     let mut shed_total = BTreeMap::new();
     for (_, reason, count) in totals.shed.iter().filter(|(of, ..)| *of == pool.pool) {
-        shed_total.insert(translate::reason(*reason).to_owned(), *count);
+        shed_total.insert(naming::reason(*reason).to_owned(), *count);
     }
     let mut would_have = BTreeMap::new();
     for (_, reason, park, refuse) in totals.would_have.iter().filter(|(of, ..)| *of == pool.pool) {
-        would_have.insert(translate::reason(*reason).to_owned(), api::WouldHave { park: *park, refuse: *refuse });
+        would_have.insert(naming::reason(*reason).to_owned(), api::WouldHave { park: *park, refuse: *refuse });
     }
     api::Pool {
         name: pool.name.clone(),
@@ -287,7 +287,7 @@ pub fn leases(view: &View, names: &Names, leases: &[LeaseView], query: &api::Lea
                 let pool = view.snapshot.pools.iter().find(|pool| pool.pool == lease.pool)?;
                 pool.traffic.iter().find(|kind| kind.traffic == traffic).map(|kind| kind.name.clone())
             }),
-            priority: translate::priority_name(lease.priority).to_owned(),
+            priority: naming::priority_name(lease.priority).to_owned(),
             suspended: lease.suspended,
             client_gone: lease.client_gone,
             site: view.sites.get(&lease.site).cloned(),
@@ -362,16 +362,4 @@ fn label(view: &View, key: KeyId) -> Option<String> {
 /// A limit, where 0 stands for none.
 fn bound(limit: u32) -> Option<u32> {
     (limit > 0).then_some(limit)
-}
-
-fn org_hex(org: OrgId) -> String {
-    translate::org_hash(org).to_string()
-}
-
-fn key_or_anonymous(key: Option<KeyId>) -> String {
-    key.map_or_else(|| translate::ANONYMOUS.to_owned(), hex)
-}
-
-fn hex(key: KeyId) -> String {
-    translate::hash(key).to_string()
 }

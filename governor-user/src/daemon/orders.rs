@@ -1,5 +1,6 @@
 //! What the engine orders, as replies to proxies and records for people.
 
+use crate::naming;
 use super::driver::Driver;
 use super::messages::Message;
 use crate::daemon::records::journal::Entry;
@@ -43,11 +44,11 @@ impl Driver {
                 let entry = self.entry(decision);
                 let reply = translate::shed(&entry);
                 if is_light(&entry.decision) {
-                    self.parts.recorder.refused_light(&entry.pool, translate::reason(entry.decision.reason));
+                    self.parts.recorder.refused_light(&entry.pool, naming::reason(entry.decision.reason));
                 }
                 tracing::debug!(
                     pool = entry.pool,
-                    reason = translate::reason(entry.decision.reason),
+                    reason = naming::reason(entry.decision.reason),
                     decision = %format_args!("d-{:016x}", entry.decision.id.0),
                     "request shed"
                 );
@@ -74,12 +75,12 @@ impl Driver {
                 self.send_since_two(session, &Reply::ClientGone { lease: lease.0 });
             }
             Output::TierAsk { session, org } => {
-                tracing::debug!(session = session.0, org = %translate::org_hash(org), "tier asked for");
+                tracing::debug!(session = session.0, org = %naming::org_hash(org), "tier asked for");
                 // Whoever knows of tiers may answer for the org.
                 let asked = Some(session).filter(|session| self.speaks_two(*session));
                 let asked = asked.or_else(|| self.connected().map(|(id, _)| *id).find(|id| self.speaks_two(*id)));
                 if let Some(session) = asked {
-                    self.send(session, 0, &Reply::TierAsk { org: translate::org_hash(org) });
+                    self.send(session, 0, &Reply::TierAsk { org: naming::org_hash(org) });
                 }
             }
             // Only `register` asks, and it takes its answers itself.

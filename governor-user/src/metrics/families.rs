@@ -1,13 +1,13 @@
 //! Every metric with its meaning, built anew at each scrape so that series of what is gone disappear. Names are
 //! `governor_<noun>[_unit]`, units are seconds and 0–1 ratios. A value that is not known is absent, not 0.
 
+use crate::naming;
 use super::Recorder;
 use super::kernel;
 use super::negotiate::TextFormat;
 use super::overload;
 use super::page::{Labels, Page, Row};
 use crate::daemon::records::ring::RingHealth;
-use crate::daemon::sessions::translate;
 use crate::daemon::view::View;
 use governor_common::wire::reply::Level;
 use governor_engine::io::Reason;
@@ -208,13 +208,13 @@ fn members(page: &mut Page, pools: &[PoolView]) {
 }
 
 fn keys(pools: &[PoolView]) -> Vec<Row<f64>> {
-    let anonymous = || translate::ANONYMOUS.to_owned();
+    let anonymous = || naming::ANONYMOUS.to_owned();
     let mut rows = Vec::new();
     for pool in pools {
         let keys = pool
             .keys
             .iter()
-            .map(|key| (key.key.map_or_else(anonymous, |key| translate::hash(key).to_string()), key.in_flight));
+            .map(|key| (key.key.map_or_else(anonymous, |key| naming::hash(key).to_string()), key.in_flight));
         heaviest(&mut rows, &pool.name, "key", keys.collect());
     }
     rows
@@ -301,7 +301,7 @@ fn policy(page: &mut Page, view: &View) {
     );
     let mut rows = Vec::new();
     for pool in pools {
-        let orgs = pool.orgs.iter().map(|org| (translate::org_hash(org.org).to_string(), org.in_flight));
+        let orgs = pool.orgs.iter().map(|org| (naming::org_hash(org.org).to_string(), org.in_flight));
         heaviest(&mut rows, &pool.name, "org", orgs.collect());
     }
     page.gauge("org_in_flight", "Slots held by the orgs that hold most, the rest as \"other\"", rows);
@@ -338,7 +338,7 @@ fn shed_labels(pool: String, reason: Reason) -> Labels {
         Reason::AllCooling => "upstream",
         Reason::NodeCap | Reason::Draining => "node",
     };
-    vec![("pool", pool), ("reason", translate::reason(reason).to_owned()), ("scope", scope.to_owned())]
+    vec![("pool", pool), ("reason", naming::reason(reason).to_owned()), ("scope", scope.to_owned())]
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! One decision as it is shown.
 
-use super::key_or_anonymous;
-use super::org_hex;
+use crate::naming;
+use crate::naming::{key_or_anonymous, org_hex};
 use crate::control::explain::explain;
 use crate::daemon::records::journal::Entry;
-use crate::daemon::sessions::translate;
 use governor_api as api;
 use governor_engine::io::Outcome;
 use governor_engine::time::Instant;
@@ -31,15 +30,15 @@ pub fn numbers(entry: &Entry, now: Instant) -> api::Decision {
         label: entry.label.clone(),
         org: decision.org.map(org_hex),
         class: entry.class.clone(),
-        priority: Some(translate::priority_name(decision.priority).to_owned()),
-        level: Some(translate::level_name(decision.level).to_owned()),
+        priority: Some(naming::priority_name(decision.priority).to_owned()),
+        level: Some(naming::level_name(decision.level).to_owned()),
         outcome: match decision.outcome {
             Outcome::Shed => api::Outcome::Shed,
             Outcome::WouldPark => api::Outcome::WouldPark,
             Outcome::WouldRefuse => api::Outcome::WouldRefuse,
         },
-        reason: translate::reason(decision.reason).to_owned(),
-        origin: translate::origin(decision.origin).to_owned(),
+        reason: naming::reason(decision.reason).to_owned(),
+        origin: naming::origin(decision.origin).to_owned(),
         status: decision.status,
         retry_after_seconds: decision.retry_after.as_secs_f64(),
         waited_seconds: decision.waited.as_secs_f64(),

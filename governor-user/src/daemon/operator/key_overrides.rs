@@ -1,9 +1,9 @@
 //! What operators have set for single keys (C7): kept in the state folder as one small file, so that a restart keeps it.
 //! Ends are kept as wall-clock time, because they outlive the process and the boot. Decides nothing: the engine obeys.
 
+use crate::naming;
 use crate::config::value::identity;
 use crate::daemon::records::event_log::words;
-use crate::daemon::sessions::translate;
 use crate::state::{KEYS, StateDir, Stored};
 use governor_api::KeySetting;
 use governor_engine::id::KeyId;
@@ -147,7 +147,7 @@ fn read_entry(entry: &Value) -> Result<(KeyId, KeyOverride), String> {
 /// A key as its file and the operator write it.
 #[must_use]
 pub fn digits(key: KeyId) -> String {
-    translate::hash(key).to_string()
+    naming::hash(key).to_string()
 }
 
 #[cfg(test)]

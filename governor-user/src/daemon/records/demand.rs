@@ -4,9 +4,9 @@
 
 mod hot;
 
+use crate::naming;
 use self::hot::Hot;
 use crate::daemon::records::ring::{Ring, RingHealth, Segment, Segments};
-use crate::daemon::sessions::translate;
 use governor_engine::id::{KeyId, LeaseId, OrgId, RequestId, SessionId};
 use governor_engine::io::{Acquire, Kind};
 use governor_engine::snapshot::LeaseView;
@@ -378,9 +378,9 @@ fn folder(state_dir: &Path) -> PathBuf {
 }
 
 fn org_hex(org: OrgId) -> String {
-    translate::org_hash(org).to_string()
+    naming::org_hash(org).to_string()
 }
 
 fn hex(key: KeyId) -> String {
-    translate::hash(key).to_string()
+    naming::hash(key).to_string()
 }

@@ -1,7 +1,7 @@
 //! What each pool did since the last line of the log about it: grants, waits and refusals by reason. The log has one line a
 //! minute for each pool with traffic. Counts only; reads no clock.
 
-use crate::daemon::sessions::translate;
+use crate::naming;
 use governor_engine::id::PoolId;
 use governor_engine::io::Reason;
 use governor_engine::time::{Duration, Instant};
@@ -83,7 +83,7 @@ impl Rates {
 
     /// A refusal.
     pub fn refused(&mut self, pool: PoolId, reason: Reason, now: Instant) {
-        self.note(pool, now, |counts| *counts.refused.entry(translate::reason(reason)).or_default() += 1);
+        self.note(pool, now, |counts| *counts.refused.entry(naming::reason(reason)).or_default() += 1);
     }
 
     fn note(&mut self, pool: PoolId, now: Instant, count: impl FnOnce(&mut Counts)) {

@@ -1,6 +1,7 @@
 //! Leases of the life before: counted as their sessions' were, until their holders register them, ask for something new
 //! without having done so, or the grace is over. Then whoever waits for their slots gets them.
 
+use crate::naming;
 use crate::daemon::driver::Driver;
 use crate::daemon::process::clock;
 use crate::daemon::records::recording::LEASES_PER_ITERATION;
@@ -169,8 +170,8 @@ impl Driver {
             also: self.formers.aliases.get(&lease.lease).cloned().unwrap_or_default(),
             pool: engine.pool_name(lease.pool).unwrap_or_default().to_owned(),
             member: lease.member.and_then(|member| engine.member_name(lease.pool, member)).map(str::to_owned),
-            key: lease.key.map(|key| translate::hash(key).to_string()),
-            org: lease.org.map(|org| translate::org_hash(org).to_string()),
+            key: lease.key.map(|key| naming::hash(key).to_string()),
+            org: lease.org.map(|org| naming::org_hash(org).to_string()),
             class: lease.class.and_then(|class| engine.class_name(class)).map(str::to_owned),
             traffic: lease.traffic.and_then(|traffic| engine.traffic_name(lease.pool, traffic)).map(str::to_owned),
             site: None,
@@ -181,7 +182,7 @@ impl Driver {
             },
             reattach: lease.kind == Kind::Reattach,
             ends_with_client: lease.ends_with_client,
-            age_ms: translate::millis(clock::now().since(lease.granted)),
+            age_ms: naming::millis(clock::now().since(lease.granted)),
         }
     }
 }

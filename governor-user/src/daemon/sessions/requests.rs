@@ -1,6 +1,7 @@
 //! What proxies say, as facts for the engine: one arm a request. Names are resolved by `translate`; this file knows which
 //! session may say what, and when.
 
+use crate::naming;
 use crate::daemon::driver::Driver;
 use crate::daemon::sessions::translate;
 use crate::proxy::peer::Peer;
@@ -123,7 +124,7 @@ impl Driver {
             version: hello.version.min(VERSION),
             session: session.0,
             epoch: u32::from(self.parts.epoch),
-            lease_ttl_ms: translate::millis(self.parts.policy.node.lease_ttl),
+            lease_ttl_ms: naming::millis(self.parts.policy.node.lease_ttl),
         };
         if let (Some(page), Some(outbox)) =
             (&mut self.parts.page, self.sessions.get(&session).and_then(|state| state.outbox.as_ref()))

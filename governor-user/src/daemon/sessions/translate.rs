@@ -2,6 +2,7 @@
 //! nothing.
 
 use crate::daemon::records::journal::Entry;
+use crate::naming::{millis, reason};
 use governor_common::wire::KeyHash;
 use governor_common::wire::reply::{self, Reply};
 use governor_common::wire::request;
@@ -112,10 +113,6 @@ pub fn grant<'a>(engine: &'a Engine, grant: &Grant) -> (u64, u32, Option<&'a str
     (grant.lease.map_or(0, |lease| lease.0), millis(grant.waited), member)
 }
 
-/// The identity that the requests of a pool share that name no key. No key's hash looks like it: those are 32 hexadecimal
-/// digits.
-pub const ANONYMOUS: &str = "anonymous";
-
 fn requests(count: u32) -> Counted<'static> {
     counted(count, "request", "requests")
 }
@@ -201,38 +198,6 @@ fn quota(reason: Reason, numbers: &Numbers) -> Option<u32> {
     }
 }
 
-/// Stable name of a reason, for the wire, metrics and JSON.
-#[must_use]
-pub fn reason(reason: Reason) -> &'static str {
-    match reason {
-        Reason::FairShare => "fair_share",
-        Reason::PoolExhausted => "pool_exhausted",
-        Reason::AllCooling => "all_cooling",
-        Reason::NodeCap => "node_cap",
-        Reason::KeyQueueFull => "key_queue_full",
-        Reason::QueueFull => "queue_full",
-        Reason::Overload => "overload",
-        Reason::Suspended => "suspended",
-        Reason::KeyCap => "key_cap",
-        Reason::OrgCap => "org_cap",
-        Reason::ClassCap => "class_cap",
-        Reason::SubCapacity => "sub_capacity",
-        Reason::Draining => "draining",
-    }
-}
-
-/// Stable name of an origin.
-#[must_use]
-pub fn origin(origin: Origin) -> &'static str {
-    match origin {
-        Origin::Key => "key",
-        Origin::Org => "org",
-        Origin::Pool => "pool",
-        Origin::Node => "node",
-        Origin::Upstream => "upstream",
-    }
-}
-
 /// What is wrong with a request, for the proxy's developer.
 #[must_use]
 pub fn reject(why: RejectReason) -> &'static str {
@@ -258,24 +223,6 @@ pub fn revoke(reason: RevokeReason) -> reply::RevokeReason {
     }
 }
 
-/// A duration in whole milliseconds, saturating.
-#[must_use]
-pub fn millis(duration: Duration) -> u32 {
-    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
-}
-
-/// A key as proxies know it.
-#[must_use]
-pub fn hash(key: KeyId) -> KeyHash {
-    KeyHash(key.0.to_be_bytes())
-}
-
-/// An org as proxies know it.
-#[must_use]
-pub fn org_hash(org: OrgId) -> KeyHash {
-    KeyHash(org.0.to_be_bytes())
-}
-
 /// The level as the engine is told of it.
 #[must_use]
 pub fn level(level: reply::Level) -> Level {
@@ -284,27 +231,6 @@ pub fn level(level: reply::Level) -> Level {
         reply::Level::Elevated => Level::Elevated,
         reply::Level::High => Level::High,
         reply::Level::Overloaded => Level::Overloaded,
-    }
-}
-
-/// Stable name of a level.
-#[must_use]
-pub fn level_name(level: Level) -> &'static str {
-    match level {
-        Level::Normal => "normal",
-        Level::Elevated => "elevated",
-        Level::High => "high",
-        Level::Overloaded => "overloaded",
-    }
-}
-
-/// Stable name of a priority.
-#[must_use]
-pub fn priority_name(priority: Priority) -> &'static str {
-    match priority {
-        Priority::Critical => "critical",
-        Priority::Normal => "normal",
-        Priority::Sheddable => "sheddable",
     }
 }
 
@@ -341,32 +267,4 @@ fn duration(ms: u32) -> Duration {
 pub fn find_member(engine: &Engine, pool: &str, member: &str) -> Option<(PoolId, MemberId)> {
     let pool = engine.pool_id(pool)?;
     Some((pool, engine.member_id(pool, member)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clients_guide_explains_every_reason() {
-        let guide = include_str!("../../../client/src/guide.md");
-        let all = [
-            Reason::FairShare,
-            Reason::PoolExhausted,
-            Reason::AllCooling,
-            Reason::NodeCap,
-            Reason::KeyQueueFull,
-            Reason::QueueFull,
-            Reason::Overload,
-            Reason::Suspended,
-            Reason::KeyCap,
-            Reason::OrgCap,
-            Reason::ClassCap,
-            Reason::SubCapacity,
-            Reason::Draining,
-        ];
-        for reason in all.map(reason) {
-            assert!(guide.contains(&format!("`{reason}`")), "{reason}");
-        }
-    }
 }

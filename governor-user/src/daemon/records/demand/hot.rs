@@ -11,9 +11,9 @@
 //! | 4 asked and granted | lease u64, then as asked |
 //! | 5 running | lease u64, then as asked, with request 0: a lease that ran when its segment began |
 
+use crate::naming;
 use crate::daemon::records::demand::Fact;
 use crate::daemon::records::ring::Ring;
-use crate::daemon::sessions::translate;
 use governor_common::wire::KeyHash;
 use governor_engine::id::{LeaseId, RequestId, SessionId};
 use governor_engine::io::Acquire;
@@ -86,9 +86,9 @@ impl Hot {
         self.asked = Some(Asked {
             session: ask.session,
             request: ask.request,
-            key: ask.key.map(translate::hash),
-            org: ask.org.map(translate::org_hash),
-            wait: ask.max_wait.map(translate::millis),
+            key: ask.key.map(naming::hash),
+            org: ask.org.map(naming::org_hash),
+            wait: ask.max_wait.map(naming::millis),
         });
         self.pool.clear();
         self.pool.push_str(pool);
@@ -132,8 +132,8 @@ impl Hot {
         let asked = Asked {
             session: lease.session,
             request: RequestId(0),
-            key: lease.key.map(translate::hash),
-            org: lease.org.map(translate::org_hash),
+            key: lease.key.map(naming::hash),
+            org: lease.org.map(naming::org_hash),
             wait: None,
         };
         ring.append_with(LONGEST, |out| {
