@@ -1,7 +1,6 @@
 //! Rules about the source itself, as plain tests: what a reviewer would otherwise have to look for. Reads the working
 //! tree; knows no rule that the compiler or clippy can check.
 
-
 use crate::exec;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -156,7 +155,10 @@ fn a_folder_has_few_files_beside_each_other() {
         .filter(|(_, count)| *count > MAX_FILES)
         .map(|(folder, count)| format!("{folder}: {count} files"))
         .collect();
-    assert_none(&crowded, &format!("a folder has at most {MAX_FILES} files beside each other: make folders by concept"));
+    assert_none(
+        &crowded,
+        &format!("a folder has at most {MAX_FILES} files beside each other: make folders by concept"),
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! grow with the record.
 
 use crate::config::value::identity;
-use crate::daemon::records::demand::{Fact, FactReader};
+use crate::records::demand::{Fact, FactReader};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// One request as it was asked for.

@@ -3,8 +3,8 @@
 use clap::{CommandFactory, Parser, ValueEnum};
 use governor_user::config;
 use governor_user::daemon;
-use governor_user::daemon::process::settings::Settings;
-use governor_user::daemon::process::signals::Signals;
+use governor_user::daemon::signals::Signals;
+use governor_user::node::settings::Settings;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;

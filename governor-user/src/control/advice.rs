@@ -3,7 +3,7 @@
 
 use super::views;
 use crate::advise::{Collector, Jobs, replay};
-use crate::daemon::records::demand;
+use crate::records::demand;
 use governor_api as api;
 use governor_engine::policy::{FairShare, Headroom, Policy};
 use std::collections::BTreeSet;

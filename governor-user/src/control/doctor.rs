@@ -1,8 +1,8 @@
 //! `GET /v1/doctor`: what the running daemon knows of itself, one finding each. Pure; the machine is looked at by
 //! `governorctl`, which can do that without a daemon.
 
-use crate::daemon::process::settings::Settings;
-use crate::daemon::view::View;
+use crate::driver::view::View;
+use crate::node::settings::Settings;
 use governor_api::{Check, CheckStatus, StateHealth, Tuner, TunerState};
 use governor_kernel::proc::own_namespaces::proc_is_ours;
 use governor_observation::wording::counted;

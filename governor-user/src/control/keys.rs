@@ -2,9 +2,9 @@
 
 use super::problem::{Answer, Problem};
 use super::server::{Caller, LONGEST, writer};
-use crate::daemon::handle::Handle;
-use crate::daemon::operator::key_orders::KeyRefused;
-use crate::daemon::records::audit;
+use crate::driver::operator::key_orders::KeyRefused;
+use crate::node::handle::Handle;
+use crate::records::audit;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{ConnectInfo, Path, Query, State};

@@ -3,9 +3,9 @@
 use super::problem::{Answer, Problem};
 use super::server::{Caller, LONGEST, known_pool, names, writer};
 use super::views;
-use crate::daemon::handle::Handle;
-use crate::daemon::operator::members::{MemberRefused, row};
-use crate::daemon::view::View;
+use crate::driver::operator::members::{MemberRefused, row};
+use crate::driver::view::View;
+use crate::node::handle::Handle;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{ConnectInfo, Path, Query, State};

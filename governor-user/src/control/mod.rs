@@ -2,7 +2,6 @@
 
 mod advice;
 pub mod doctor;
-pub mod explain;
 mod keys;
 mod listeners;
 mod members;

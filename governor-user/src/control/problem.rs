@@ -1,7 +1,7 @@
 //! Refusals of the control API: a status, a sentence and, where there is one, a hint. Knows no route.
 
-use crate::daemon::process::reload::ReloadError;
-use crate::daemon::process::settings::Refused;
+use crate::node::reload::ReloadError;
+use crate::node::settings::Refused;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::http::StatusCode;

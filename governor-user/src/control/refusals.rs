@@ -1,12 +1,12 @@
 //! `GET /v1/refusals`: refusals that were kept, by key, pool, reason and age, with how many there are of each reason. Reads
 //! the disk: not on the daemon's loop, and one request at a time.
 
-use super::explain::explain;
 use super::problem::{Answer, Problem};
 use super::views;
 use crate::config::value::identity;
-use crate::daemon::handle::Handle;
-use crate::daemon::records::archive;
+use crate::node::handle::Handle;
+use crate::records::archive;
+use crate::records::explain::explain;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};

@@ -9,13 +9,13 @@ use super::tuner;
 use super::views;
 use crate::config::Names;
 use crate::control::verdicts::Place;
-use crate::daemon::handle::Handle;
-use crate::daemon::process::clock;
-use crate::daemon::process::reload;
-use crate::daemon::records::archive;
-use crate::daemon::records::audit::event;
-use crate::health::Facts;
-use crate::proxy::peer::Peer;
+use crate::findings::Facts;
+use crate::node::handle::Handle;
+use crate::node::reload;
+use crate::process::clock;
+use crate::records::archive;
+use crate::records::audit::event;
+use crate::transport::peer::Peer;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{ConnectInfo, Path, Query, State};
 use axum::http::StatusCode;
@@ -206,7 +206,7 @@ pub(super) async fn names(handle: &Handle) -> Names {
     handle.settings().lock().await.loaded().config.names.clone()
 }
 
-pub(super) fn known_pool(view: &crate::daemon::view::View, name: Option<&str>) -> Result<(), Problem> {
+pub(super) fn known_pool(view: &crate::driver::view::View, name: Option<&str>) -> Result<(), Problem> {
     let Some(name) = name else { return Ok(()) };
     if view.snapshot.pools.iter().any(|pool| pool.name == name) {
         return Ok(());

@@ -6,7 +6,7 @@ mod slots;
 pub use self::slots::MOST_CONNECTIONS;
 use self::slots::{Busy, Slot, Slots};
 use super::server::Caller;
-use crate::proxy::peer::Peer;
+use crate::transport::peer::Peer;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};

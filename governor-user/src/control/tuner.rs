@@ -3,7 +3,7 @@
 use super::problem::{Answer, Problem};
 use super::server::{Caller, writer};
 use crate::config::TunerMode;
-use crate::daemon::handle::Handle;
+use crate::node::handle::Handle;
 use crate::tuner::{self, Selector};
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};

@@ -1,19 +1,16 @@
 //! From a view of the daemon to the JSON types of the control API. Pure; ids become hexadecimal text and instants
 //! become ages.
 
-mod decision;
-mod setting;
-
-pub use decision::{decision, numbers};
-pub use setting::{change, config, pending, reload_change};
+pub use crate::node::setting_views::{change, config, pending, reload_change};
+pub use crate::records::decision::{decision, numbers};
 
 use super::verdicts;
 use crate::config::Names;
-use crate::daemon::process::settings::Settings;
+use crate::driver::view::View;
+use crate::findings;
+use crate::findings::Facts;
 use crate::naming::{self, key_or_anonymous, org_hex};
-use crate::daemon::view::View;
-use crate::health;
-use crate::health::Facts;
+use crate::node::settings::Settings;
 use crate::state::StateDir;
 use governor_api as api;
 use governor_engine::id::{ClassId, KeyId, OrgId, PoolId};
@@ -34,7 +31,7 @@ pub fn status(facts: Facts<'_>, started: Instant, settings: &Settings) -> api::S
     let of_last_minute =
         |name: &str, count: fn(&PoolWork) -> u64| report.pools.iter().find(|pool| pool.name == name).map_or(0, count);
     api::Status {
-        findings: health::findings(facts),
+        findings: findings::findings(facts),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         uptime_seconds: view.now.since(started).as_secs_f64(),

@@ -3,7 +3,7 @@
 //! for that.
 
 use crate::config::{CgroupCeiling, OverloadConfig};
-use crate::daemon::process::clock;
+use crate::process::clock;
 use governor_engine::time::{Duration, Instant};
 use governor_health::assessor::Assessor;
 use governor_health::pressure::loads::Loads;

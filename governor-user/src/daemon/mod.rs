@@ -7,38 +7,29 @@
 //!   kernel plane ───┘                    └─▶ views for control API and metrics
 //! ```
 
-mod answers;
 pub mod assessment;
-pub mod driver;
-pub mod handle;
-mod levels;
-pub mod messages;
-pub mod operator;
-mod orders;
-pub mod process;
-pub mod records;
-pub mod restart;
-pub mod sessions;
-mod upkeep;
-pub mod view;
+pub mod signals;
 
 use crate::config::{DaemonConfig, KernelConfig};
 use crate::control::{self, serving};
-use crate::metrics::{self, Recorder};
+use crate::driver::restart::{checkpoint, epoch};
+use crate::driver::sessions::page::SignalPage;
+use crate::driver::{Driver, Parts, levels};
+use crate::metrics;
+use crate::node::handle::Handle;
+use crate::node::settings::Settings;
+use crate::node::sockets::SocketConfig;
+use crate::process::{clock, notify, unprivileged};
 use crate::proxy::accept::Accept;
 use crate::proxy::census::{Bounds, Census};
-use crate::proxy::listener::BACKLOG;
-use crate::proxy::peer::Allowed;
+use crate::recorder::Recorder;
+use crate::transport::listener::BACKLOG;
+use crate::transport::peer::Allowed;
 use crate::tuner::Tuner;
 use anyhow::{Context, Result};
-use driver::{Driver, Parts};
 use governor_kernel::Plane;
-use handle::Handle;
-use process::settings::Settings;
-use process::signals::Signals;
-use process::sockets::SocketConfig;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sessions::page::SignalPage;
+use signals::Signals;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -53,7 +44,7 @@ const INBOX: usize = 1024;
 /// # Errors
 /// It cannot start: the message names the part, what is wrong and what to do.
 pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
-    let started = process::clock::now();
+    let started = clock::now();
     let loaded = settings.loaded();
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
@@ -70,11 +61,11 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
     let proxies = proxy_socket
         .bind()
         .context("the proxy socket cannot be opened")
-        .map_err(|error| process::unprivileged::advise(error, daemon))?;
+        .map_err(|error| unprivileged::advise(error, daemon))?;
     let control = control_socket
         .bind()
         .context("the control socket cannot be opened")
-        .map_err(|error| process::unprivileged::advise(error, daemon))?;
+        .map_err(|error| unprivileged::advise(error, daemon))?;
     let scrapes = match daemon.metrics_listen {
         Some(address) => {
             let cannot = || {
@@ -97,8 +88,8 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
             "the daemon's own listeners are clamped to a backlog of {cap}, not {BACKLOG}: net.core.somaxconn"
         );
     }
-    let former = restart::checkpoint::load(&state);
-    let epoch = restart::epoch::next(&state, &epochs_of(&former));
+    let former = checkpoint::load(&state);
+    let epoch = epoch::next(&state, &epochs_of(&former));
     let mut plane = start_kernel_plane(&config.kernel).await?;
     let seen = plane.observations();
 
@@ -144,7 +135,7 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
         epoch,
         "governord is ready"
     );
-    process::notify::ready("serving");
+    notify::ready("serving");
 
     let hand_over = Cell::new(false);
     let ended = tokio::select! {
@@ -200,7 +191,7 @@ fn somaxconn() -> Option<u32> {
 }
 
 /// The runs that restored leases are from, by the upper bits of their ids.
-fn epochs_of(former: &[restart::checkpoint::Former]) -> BTreeSet<u16> {
+fn epochs_of(former: &[checkpoint::Former]) -> BTreeSet<u16> {
     let ids = former.iter().flat_map(|session| session.leases.iter().map(|lease| lease.id >> 48));
     ids.filter_map(|epoch| u16::try_from(epoch).ok()).collect()
 }

@@ -1,14 +1,14 @@
 //! Every metric with its meaning, built anew at each scrape so that series of what is gone disappear. Names are
 //! `governor_<noun>[_unit]`, units are seconds and 0–1 ratios. A value that is not known is absent, not 0.
 
-use crate::naming;
-use super::Recorder;
 use super::kernel;
 use super::negotiate::TextFormat;
 use super::overload;
 use super::page::{Labels, Page, Row};
-use crate::daemon::records::ring::RingHealth;
-use crate::daemon::view::View;
+use crate::driver::view::View;
+use crate::naming;
+use crate::recorder::Recorder;
+use crate::records::ring::RingHealth;
 use governor_common::wire::reply::Level;
 use governor_engine::io::Reason;
 use governor_engine::snapshot::{MemberState, PoolView};
@@ -344,7 +344,7 @@ fn shed_labels(pool: String, reason: Reason) -> Labels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::daemon::sessions::clients::Counts;
+    use crate::driver::sessions::clients::Counts;
     use crate::metrics::page::Registered;
     use governor_common::wire::reply::Overload;
     use governor_engine::policy::NodePolicy;

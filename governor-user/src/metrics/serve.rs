@@ -2,7 +2,7 @@
 
 use super::families::{self, Shown};
 use super::negotiate::TextFormat;
-use crate::daemon::handle::Handle;
+use crate::node::handle::Handle;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};

@@ -1,7 +1,7 @@
 //! The series of the tuner.
 
-use super::TunerFigures;
 use super::page::Page;
+use crate::recorder::TunerFigures;
 use governor_api::TunerAction;
 
 /// Writes them.

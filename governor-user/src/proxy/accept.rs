@@ -1,11 +1,11 @@
 //! Accepts proxies: who may connect, how many, and what a refused one is sent. Knows nothing of sessions but how to start one.
 
 use super::census::{Census, Place};
-use super::outbox::Unread;
-use super::peer::{Allowed, Peer};
 use super::session;
-use crate::daemon::messages::Message;
+use crate::driver::messages::Message;
 use crate::log_limit::LogLimit;
+use crate::transport::outbox::Unread;
+use crate::transport::peer::{Allowed, Peer};
 use governor_common::wire::codec;
 use governor_common::wire::reply::{ErrorCode, Reply};
 use governor_engine::id::SessionId;

@@ -1,13 +1,5 @@
-//! The proxy socket: who connects, what bytes come and go. Translates between frames and the driver's messages; decides
-//! nothing.
+//! Sessions of proxies: who may connect, and frames as messages for the driver. Decides nothing.
 
 pub mod accept;
 pub mod census;
-mod descriptor;
-#[expect(unsafe_code, reason = "registering a descriptor with the event loop; see its safety comment")]
-mod fd;
-pub mod gate;
-pub mod listener;
-pub mod outbox;
-pub mod peer;
 pub mod session;

@@ -2,11 +2,11 @@
 //! Knows no engine, and nothing of what frames say.
 
 use super::census::Place;
-use super::descriptor;
-use super::gate::Gate;
-use super::outbox::{Batch, Drain, End, Unread};
-use super::peer::{ExitWatch, Peer};
-use crate::daemon::messages::Message;
+use crate::driver::messages::Message;
+use crate::transport::descriptor;
+use crate::transport::gate::Gate;
+use crate::transport::outbox::{Batch, Drain, End, Unread};
+use crate::transport::peer::{ExitWatch, Peer};
 use bytes::BytesMut;
 use governor_common::wire::codec;
 use governor_common::wire::error::FrameError;
@@ -87,7 +87,7 @@ pub async fn serve(
         }
     };
     let exit = ExitWatch::of(&peer);
-    let (outbox, drain) = super::outbox::channel(Arc::clone(&socket), unread);
+    let (outbox, drain) = crate::transport::outbox::channel(Arc::clone(&socket), unread);
     let gate = outbox.gate().clone();
     if driver.send(Message::Opened { session, peer, outbox }).await.is_err() {
         return;

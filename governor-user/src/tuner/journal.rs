@@ -1,7 +1,7 @@
 //! What the tuner did and would have done, on disk: a bounded ring in the state folder. Every record has before and after.
 
-use crate::daemon::process::clock;
-use crate::daemon::records::ring::{Ring, RingHealth, read};
+use crate::process::clock;
+use crate::records::ring::{Ring, RingHealth, read};
 use governor_api::{TunerAction, TunerRecord};
 use std::io;
 use std::path::{Path, PathBuf};

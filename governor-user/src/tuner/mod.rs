@@ -20,8 +20,8 @@ pub(crate) use setting::Selector;
 pub use journal::records;
 
 use crate::config::{TunerConfig, TunerMode};
-use crate::daemon::messages::Message;
-use crate::metrics::Recorder;
+use crate::driver::messages::Message;
+use crate::recorder::Recorder;
 use crate::state::{StateDir, Stored};
 use governor_api::{self as api, TunerWhich};
 use governor_health::Report;

@@ -2,7 +2,7 @@
 //! holds where several fit, and the file in the state folder. Decides nothing about backlogs.
 
 use crate::config::{ListenerPattern, TunerMode};
-use crate::daemon::process::clock;
+use crate::process::clock;
 use crate::state::{StateDir, Stored, TUNER_SETTINGS};
 use governor_api::{TunerSetting, TunerWhich};
 use governor_kernel::proc::own_namespaces::{boot_id, process_scope};

@@ -6,7 +6,7 @@ use crate::world::pool;
 use governor_engine::id::{KeyId, LeaseId, PoolId, RequestId, SessionId};
 use governor_engine::io::Acquire;
 use governor_engine::time::Instant;
-use governor_user::daemon::records::demand::Demand;
+use governor_user::records::demand::Demand;
 use support::programs::daemon::Setup;
 
 /// Requests in the record, one each millisecond.

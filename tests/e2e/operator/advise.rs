@@ -1,7 +1,7 @@
 //! `governorctl advise` on the demand a real daemon recorded.
 
 use crate::world::{client, daemon, lease, pool, refusal};
-use governor_user::daemon::records::demand::{self, Fact};
+use governor_user::records::demand::{self, Fact};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::Duration;

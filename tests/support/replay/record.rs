@@ -2,7 +2,7 @@
 //! object, several, or an array of them.
 
 use governor_api::Decision;
-use governor_user::daemon::records::ring;
+use governor_user::records::ring;
 use serde_json::{Deserializer, Value};
 
 /// Why a file has no records.

@@ -10,8 +10,8 @@ use governor_engine::policy::{
 };
 use governor_engine::time::{Duration, Instant};
 use governor_user::control::views;
-use governor_user::daemon::records::journal::Entry;
-use governor_user::daemon::sessions::translate::ANONYMOUS;
+use governor_user::driver::sessions::translate::ANONYMOUS;
+use governor_user::records::journal::Entry;
 
 const SESSION: SessionId = SessionId(1);
 const POOL: PoolId = PoolId(0);

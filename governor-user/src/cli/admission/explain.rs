@@ -81,7 +81,7 @@ fn text(decision: &Decision, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::explain::explain;
+    use crate::records::explain::explain;
     use governor_api::Numbers;
 
     #[test]

@@ -5,7 +5,7 @@ use crate::cli::answer::{Answer, Error, Exit};
 use crate::cli::run::Ctl;
 use crate::cli::text::render::{Style, printable};
 use crate::config::{self, Base, Config};
-use crate::proxy::listener;
+use crate::transport::listener;
 use anyhow::Result;
 use governor_kernel::programs::pin::folder::Folder;
 use serde::Serialize;

@@ -4,10 +4,10 @@
 use super::Id;
 use super::Runner;
 use crate::config::AtExit;
-use crate::daemon::messages::{Ask as DriverAsk, Message};
-use crate::daemon::process::clock;
-use crate::daemon::records::audit::{ITSELF, event};
-use crate::metrics::TunerFigures;
+use crate::driver::messages::{Ask as DriverAsk, Message};
+use crate::process::clock;
+use crate::recorder::TunerFigures;
+use crate::records::audit::{ITSELF, event};
 use crate::tuner::entry::Entry;
 use crate::tuner::memory::{Kept, RaisedCap};
 use crate::tuner::relisten::{self, RelistenError};

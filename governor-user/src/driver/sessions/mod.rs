@@ -1,0 +1,11 @@
+//! What proxies say and are sent, and what is known of their keys and clients.
+
+pub(crate) mod candidates;
+pub mod clients;
+pub mod labels;
+pub(crate) mod light;
+pub(crate) mod limits;
+pub mod page;
+pub(crate) mod requests;
+pub mod translate;
+pub mod turns;
