@@ -16,7 +16,6 @@ mod matrix;
 mod program;
 mod reached;
 mod ready;
-mod release;
 mod series;
 mod systemd;
 mod verdict;

@@ -44,7 +44,7 @@ pub struct Decision {
     pub waited_seconds: f64,
     /// The numbers it was decided on.
     pub numbers: Numbers,
-    /// One or two plain sentences, see [`explain`].
+    /// One or two plain sentences, made from the numbers.
     pub explanation: String,
 }
 

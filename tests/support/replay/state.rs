@@ -10,7 +10,7 @@ use governor_engine::policy::{
 };
 use governor_engine::time::{Duration, Instant};
 use governor_user::control::views;
-use governor_user::driver::sessions::translate::ANONYMOUS;
+use governor_user::naming::ANONYMOUS;
 use governor_user::records::journal::Entry;
 
 const SESSION: SessionId = SessionId(1);

@@ -1,10 +1,12 @@
 //! Debian kernels, one a series, unpacked and kept in the tools folder. A kernel that is there is used until it is
 //! asked to look for a newer one.
 
+mod release;
+
 use super::apt::Apt;
-use super::release::{self, Release};
 use super::series::Series;
 use anyhow::{Context, Result, bail};
+use release::Release;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};

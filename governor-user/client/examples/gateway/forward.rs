@@ -1,9 +1,10 @@
 //! Sends a request on to the provider and streams the answer back. A refusal before the first byte of the answer is
 //! reported and tried once more on another account, unseen by the client. Knows which account to use, never why.
 
+pub(crate) mod headers;
+
 use crate::answer::problem;
 use crate::drain::Drain;
-use crate::headers::end_to_end;
 use crate::seat::{Admission, Seat, Setback};
 use crate::upgrade;
 use crate::upstream::{Failure, Upstream};
@@ -15,6 +16,7 @@ use axum::response::Response;
 use governor_client::LeaseHandle;
 use governor_client::http::reset::reset_after;
 use governor_client::http::routes::{Route, of};
+use headers::end_to_end;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use std::sync::Arc;

@@ -10,7 +10,6 @@ mod drain;
 mod faults;
 mod first_come;
 mod forward;
-mod headers;
 mod nested;
 mod page;
 mod pools;

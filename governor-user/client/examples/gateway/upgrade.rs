@@ -4,7 +4,7 @@
 //! Over HTTP/1.1 only: HTTP/2 opens WebSockets by extended CONNECT, which the client falls back from.
 
 use crate::drain::Stay;
-use crate::headers::end_to_end;
+use crate::forward::headers::end_to_end;
 use crate::seat::Seat;
 use axum::body::Body;
 use axum::http::header::{CONNECTION, UPGRADE};

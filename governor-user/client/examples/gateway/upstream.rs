@@ -1,7 +1,7 @@
 //! The way to the providers: one HTTP client, an address for each pool, and a bound on how long a provider may be silent
 //! before its answer begins. Knows nothing of slots.
 
-use crate::headers::for_provider;
+use crate::forward::headers::for_provider;
 use crate::pools::PoolUpstream;
 use crate::upgrade;
 use axum::body::Bytes;

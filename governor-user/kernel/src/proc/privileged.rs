@@ -254,7 +254,7 @@ fn classify_process(error: io::Error) -> io::Error {
     }
 }
 
-/// As [`classify_process`], for what hangs from the folder of a process or task: of one that ends between the look-up of
+/// As `classify_process`, for what hangs from the folder of a process or task: of one that ends between the look-up of
 /// a name there and its use, the kernel says that access is denied. Then the folder is gone too.
 pub fn unless_ended(error: io::Error, folder: &Path) -> io::Error {
     let is_gone = || fs::symlink_metadata(folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
