@@ -184,3 +184,36 @@ fn recording_many_leases_takes_bounded_work_and_room() {
         }
     });
 }
+
+/// Recorded demand is replayed by `advise`, which shares by org.
+#[test]
+fn a_resumed_lease_is_recorded_with_its_org() {
+    within(|folder| {
+        let mut driver = driver(folder, 1 << 24);
+        let session = SessionId(1);
+        let proxy = open(&mut driver, session);
+        let (key, org) = (Some(KeyHash([1; 16])), Some(KeyHash([2; 16])));
+        let acquire = Request::Acquire(Acquire { pool: "chat".to_owned(), key, org, ..Acquire::default() });
+        driver.handle(Message::Frames { session, frames: frames([acquire]) }, NOW);
+        driver.tick(NOW);
+        let Some(Reply::Grant(grant)) = replies(&proxy).into_iter().find(|reply| matches!(reply, Reply::Grant(_)))
+        else {
+            panic!("a free slot is granted")
+        };
+        let lease = grant.lease;
+        let idle = [Request::Suspend { lease }, Request::Resume { lease, max_wait_ms: None }];
+        driver.handle(Message::Frames { session, frames: frames(idle) }, NOW);
+        driver.tick(NOW);
+        drop(driver);
+        let facts: Vec<Fact> = recorded(folder).unwrap().into_iter().flatten().collect();
+        let asked: Vec<_> = facts
+            .iter()
+            .filter_map(|fact| {
+                let Fact::Asked { k, g, .. } = fact else { return None };
+                Some((k.clone(), g.clone()))
+            })
+            .collect();
+        let (key, org) = (key.map(|key| key.to_string()), org.map(|org| org.to_string()));
+        assert_eq!(asked, [(key.clone(), org.clone()), (key, org)], "{facts:?}");
+    });
+}

@@ -3,7 +3,7 @@
 
 use crate::engine::Engine;
 use crate::fairness::set::SetId;
-use crate::id::{KeyId, LeaseId, MemberId, PoolId, SessionId, TrafficId};
+use crate::id::{KeyId, LeaseId, MemberId, OrgId, PoolId, SessionId, TrafficId};
 use crate::policy::NodePolicy;
 use crate::snapshot::CoolingCause;
 use crate::time::Instant;
@@ -122,6 +122,12 @@ impl Engine {
     #[must_use]
     pub fn key_of(&self, lease: LeaseId) -> Option<KeyId> {
         self.parties.key_of(self.lease(lease)?.holder)
+    }
+
+    /// The org of a live lease, suspended or not.
+    #[must_use]
+    pub fn org_of(&self, lease: LeaseId) -> Option<OrgId> {
+        self.parties.org_of(self.lease(lease)?.holder)
     }
 
     /// The pool of a live lease.

@@ -153,7 +153,8 @@ impl Driver {
         let pool = engine.pool_of(lease).filter(|_| engine.holder(lease) == Some(session));
         if let Some(pool) = pool {
             let name = engine.pool_name(pool).unwrap_or_default().to_owned();
-            let asked = Acquire { session, request, pool, key: engine.key_of(lease), max_wait, ..Acquire::default() };
+            let (key, org) = (engine.key_of(lease), engine.org_of(lease));
+            let asked = Acquire { session, request, pool, key, org, max_wait, ..Acquire::default() };
             self.note_asked(&asked, &name, now);
         }
         self.parts.engine.handle_input(Input::Resume { session, request, lease, max_wait }, now);
