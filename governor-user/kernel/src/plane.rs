@@ -150,7 +150,7 @@ pub fn spawn(options: Options) -> Result<Plane, PlaneError> {
     let (running, stopped) = mpsc::channel();
     let (ready, started) = mpsc::sync_channel(1);
     let thread = thread::Builder::new()
-        .name("governor-kernel".to_owned())
+        .name("kernel-plane".to_owned())
         .spawn(move || {
             let tick = options.tick.clamp(Duration::from_millis(10), Duration::from_secs(10));
             let begun = Sampler::start(&options).map(|mut sampler| {

@@ -53,7 +53,7 @@ pub fn spawn(
     };
     // It only waits for channels, so it needs none of the daemon's runtime, which ends before it may.
     let runtime = Builder::new_current_thread().build()?;
-    thread::Builder::new().name("overload".to_owned()).spawn(move || runtime.block_on(watcher.run()))?;
+    thread::Builder::new().name("assessment".to_owned()).spawn(move || runtime.block_on(watcher.run()))?;
     Ok(receiver)
 }
 

@@ -10,7 +10,8 @@ mod writer;
 
 pub use self::reader::{Segment, Segments, newest_first, oldest, read, records};
 use self::writer::Writer;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,6 +72,11 @@ struct Chunk {
     opens: bool,
 }
 
+/// The thread of each ring has a name of its own, by its folder; the kernel shows the first 15 bytes.
+fn thread_name(folder: &Path) -> String {
+    format!("ring-{}", folder.file_name().map(OsStr::to_string_lossy).unwrap_or_default())
+}
+
 impl Ring {
     /// A ring in `folder` of at most `bytes` in all. Begins a new segment; what is there stays until it is too old.
     /// Never fails: a folder that cannot be written is a disk that refuses.
@@ -78,8 +84,9 @@ impl Ring {
     pub fn open(folder: PathBuf, bytes: u64) -> Self {
         let shared = Arc::<Shared>::default();
         let (sender, receiver) = sync_channel(QUEUE);
+        let thread = std::thread::Builder::new().name(thread_name(&folder));
         let writer = Writer::new(folder, bytes, Arc::clone(&shared));
-        let writer = std::thread::Builder::new().name("ring".to_owned()).spawn(move || writer.run(&receiver)).ok();
+        let writer = thread.spawn(move || writer.run(&receiver)).ok();
         let chunk = Chunk { opens: true, ..Chunk::default() };
         Self { sender: Some(sender), writer, chunk, segment: 0, is_lost: false, bound: bytes / PARTS, shared }
     }

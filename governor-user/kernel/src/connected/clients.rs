@@ -69,7 +69,7 @@ impl<T: Copy + Send + 'static> ClientWatch<T> {
     #[must_use]
     pub fn start(closings: Option<Closings>, tell: impl Fn(News<T>) + Send + 'static) -> Option<Self> {
         let (rounds, asked) = mpsc::sync_channel::<Round<T>>(1);
-        let thread = std::thread::Builder::new().name("governor-clients".to_owned());
+        let thread = std::thread::Builder::new().name("clients".to_owned());
         let mut closings = closings;
         let spawned = thread.spawn(move || {
             let mut home = Home::of_this_thread().ok();

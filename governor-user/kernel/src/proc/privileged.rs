@@ -236,7 +236,7 @@ pub fn set_somaxconn(namespace: OwnedFd, value: u32, expected: Option<u32>) -> i
         fs::write(SETTING, value.to_string())?;
         Ok((before, read()?))
     };
-    let thread = thread::Builder::new().name("governor-netns".to_owned()).spawn(visit)?;
+    let thread = thread::Builder::new().name("netns-visit".to_owned()).spawn(visit)?;
     thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that entered the namespace panicked")))
 }
 

@@ -106,7 +106,7 @@ impl Walker {
     pub(crate) fn start() -> io::Result<Self> {
         let (sought, requests) = mpsc::channel::<Sought>();
         let (answers, walks) = mpsc::channel();
-        thread::Builder::new().name("governor-walk".to_owned()).spawn(move || {
+        thread::Builder::new().name("proc-walk".to_owned()).spawn(move || {
             for sought in requests {
                 if answers.send(walk(Path::new("/proc"), &sought)).is_err() {
                     break;

@@ -51,7 +51,7 @@ pub(crate) fn run(maps: &Maps, expected: Expected) -> Result<(), SelfTestError> 
 /// When there is no thread to be had, or it panicked.
 pub(crate) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     thread::scope(|scope| {
-        let tester = thread::Builder::new().name("governor-selftest".to_owned()).spawn_scoped(scope, || {
+        let tester = thread::Builder::new().name("selftest".to_owned()).spawn_scoped(scope, || {
             // Without the right to a namespace of its own the thread stays where it is: sockets are told apart by cookie.
             if enter_private_namespace().is_ok() {
                 raise_loopback()?;
