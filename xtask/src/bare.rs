@@ -2,8 +2,9 @@
 //! git, nothing else) in a folder, with this machine's Rust toolchain and a clean clone of the last commit. What the set-up
 //! forgets to install shows here. Shares the machine's network and kernel; owns neither.
 
-use crate::vm::Archives;
-use crate::{exec, setup};
+use crate::debian::archive::Archives;
+use crate::exec;
+use crate::setup;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,7 @@
 mod bare;
 mod bench;
 mod deb;
+mod debian;
 mod demo;
 mod exec;
 mod replay;

@@ -119,6 +119,24 @@ fn no_file_is_longer_than_one_can_read() {
 }
 
 #[test]
+fn a_mod_file_only_lists_its_modules() {
+    let items = ["fn ", "impl ", "struct ", "enum ", "const ", "static ", "trait ", "type ", "macro_rules"];
+    let is_item = |line: &str| {
+        let bare = line.trim_start_matches("pub(crate) ").trim_start_matches("pub ").trim_start_matches("async ");
+        items.iter().any(|item| bare.starts_with(item))
+    };
+    let full: Vec<String> = sources()
+        .iter()
+        .filter(|source| source.path.ends_with("/mod.rs") && source.text.lines().any(is_item))
+        .map(|source| source.path.clone())
+        .collect();
+    assert_none(
+        &full,
+        "mod.rs lists modules; what else it has goes into NAME.rs beside the folder, or into a file of it",
+    );
+}
+
+#[test]
 fn unsafe_code_stays_on_its_islands() {
     // Written in two parts, so that this file does not find itself.
     let words: Vec<String> = [" {", " fn ", " impl ", " extern ", "(no_mangle)", "(link_section"]

@@ -4,8 +4,6 @@
 //! Nothing is installed: kernels, QEMU and busybox are packages of Debian, unpacked into the tools folder by an apt
 //! with settings of its own. What cannot be had is reported as not tested, never as passed.
 
-mod apt;
-mod archive;
 mod console;
 mod cpio;
 mod emulator;
@@ -20,9 +18,9 @@ mod series;
 mod systemd;
 mod verdict;
 
-use crate::{exec, setup};
+use crate::exec;
+use crate::setup;
 use anyhow::{Context, Result, bail};
-pub(crate) use archive::Archives;
 use machine::Room;
 use reached::Reached;
 use ready::Ready;

@@ -5,11 +5,11 @@
 //! The connection's lock is held but at `inet_csk_accept`. A task can lose its CPU to another one in here, so the hooks
 //! have twins; the stage in the mark makes an accept count once.
 
-use crate::error::Error;
 use crate::kernel::sock::Sock;
 use crate::state::atomic::Cell;
 use crate::state::cells::MarkerCell;
 use crate::state::connection;
+use crate::state::error::Error;
 use crate::state::maps;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use core::ffi::c_void;

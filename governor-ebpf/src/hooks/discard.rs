@@ -2,9 +2,9 @@
 //! kernel gives for dropping it. The tracepoint fires for every packet that the host drops, so all but two reasons leave
 //! at once.
 
-use crate::error::Error;
 use crate::kernel::offsets::offset;
 use crate::kernel::sock::Sock;
+use crate::state::error::Error;
 use crate::state::maps;
 use crate::state::overflow;
 use aya_ebpf::programs::BtfTracePointContext;

@@ -8,10 +8,10 @@
 //!
 //! The child's lock is held, so no accept has seen it yet, and softirqs are off, so that nothing interrupts.
 
-use crate::error::Error;
 use crate::kernel::offsets::{self, offset};
 use crate::kernel::sock::Sock;
 use crate::state::connection;
+use crate::state::error::Error;
 use crate::state::listener;
 use crate::state::maps;
 use aya_ebpf::helpers::bpf_ktime_get_ns;

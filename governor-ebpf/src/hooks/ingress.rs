@@ -6,8 +6,8 @@
 //! The kernel decides a moment later by the same fields. An accept in that moment makes room for a SYN that is counted
 //! here as refused.
 
-use crate::error::Error;
 use crate::kernel::sock::Sock;
+use crate::state::error::Error;
 use crate::state::overflow;
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::{bpf_get_socket_cookie, bpf_skb_load_bytes, bpf_skc_to_tcp_sock};

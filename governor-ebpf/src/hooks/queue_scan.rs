@@ -3,7 +3,7 @@
 //! there are. Each listener is visited under its lock: nothing leaves its queue meanwhile.
 
 use crate::hooks::scan::{Context, full_socket, write_record};
-use crate::kernel::queue;
+use crate::state::queue;
 use governor_common::abi::QueueRecord;
 use governor_ebpf::transition::state;
 

@@ -2,9 +2,9 @@
 //! kprobe for functions that have more arguments than the kernel's trampolines pass on. Softirqs are off, so nothing
 //! interrupts and no hook here needs a twin.
 
-use crate::error::Error;
 use crate::kernel::offsets::offset;
 use crate::kernel::sock::Sock;
+use crate::state::error::Error;
 use crate::state::maps;
 use crate::state::overflow;
 use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_skc_to_tcp_sock};

@@ -4,10 +4,10 @@
 //! gets one, and every socket leaves a record, from which the daemon learns what is really open. The kernel runs a
 //! socket a second time when its record did not fit, so everything here can be done twice.
 
-use crate::error::{self, Error};
 use crate::kernel::offsets;
 use crate::kernel::sock::Sock;
 use crate::state::connection;
+use crate::state::error::{self, Error};
 use crate::state::listener;
 use crate::state::maps;
 use aya_ebpf::bindings::seq_file;

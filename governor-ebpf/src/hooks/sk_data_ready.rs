@@ -1,11 +1,11 @@
 //! `tp_btf/sk_data_ready`: a listener woken is an enqueue. The tracepoint fires for every socket of the machine that
 //! gets data, so everything that is not a TCP listener leaves after two loads.
 
-use crate::error::Error;
-use crate::kernel::queue;
 use crate::kernel::sock::Sock;
+use crate::state::error::Error;
 use crate::state::listener;
 use crate::state::maps;
+use crate::state::queue;
 use aya_ebpf::programs::BtfTracePointContext;
 use core::ffi::c_void;
 use governor_ebpf::transition::state;

@@ -1,9 +1,9 @@
 //! `tp_btf/inet_sock_set_state(sk, oldstate, newstate)`: runs under the socket's lock, before the new state is stored.
 //! The current task is a stranger here (often a softirq), so everything is read from the socket.
 
-use crate::error::Error;
 use crate::kernel::sock::Sock;
 use crate::state::connection;
+use crate::state::error::Error;
 use crate::state::leased;
 use crate::state::listener;
 use crate::state::maps;

@@ -1,5 +1,4 @@
 //! The kernel's structs, read through the offsets of the running kernel.
 
 pub(crate) mod offsets;
-pub(crate) mod queue;
 pub(crate) mod sock;

@@ -15,10 +15,10 @@
 //! socket storage. No connection has both, but for one that was established before the loader had found out that accepts
 //! are seen.
 
-use crate::error::Error;
 use crate::kernel::offsets;
 use crate::kernel::sock::Sock;
 use crate::state::cells::MarkerCell;
+use crate::state::error::Error;
 use crate::state::maps;
 use crate::state::quick::{self, Claim};
 use aya_ebpf::helpers::bpf_get_current_cgroup_id;

@@ -1,7 +1,7 @@
 //! Rare events to the ring buffer. Never from a path that runs per connection: a wake-up there costs more than the
 //! connection. The reader polls.
 
-use crate::error::Error;
+use crate::state::error::Error;
 use crate::state::maps::EVENTS;
 use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
 use aya_ebpf::helpers::bpf_ktime_get_ns;

@@ -1,8 +1,8 @@
 //! Connections whose end somebody waits for: the clients of leases. User space names them by their cookie; here their end
 //! is told of, once. Knows no lease.
 
-use crate::error::Error;
 use crate::kernel::sock::Sock;
+use crate::state::error::Error;
 use crate::state::maps;
 
 /// A TCP socket closes for good: its client reset it, or both ends are through with it. Whether it has a mark or is counted

@@ -1,12 +1,12 @@
 //! A listener's entry: made when it opens or is first seen, brought up to date at every enqueue.
 
-use crate::error::{self, Error};
 use crate::kernel::offsets;
-use crate::kernel::queue;
 use crate::kernel::sock::Sock;
 use crate::state::cells::ListenerCell;
 use crate::state::emit;
+use crate::state::error::{self, Error};
 use crate::state::maps;
+use crate::state::queue;
 use governor_common::abi::{EventKind, ListenerState};
 
 /// Attempts to raise the peak. Each failed one means that another CPU raised it, so the next compares with more.

@@ -1,9 +1,9 @@
 //! The maps, and typed access to their values as [`crate::state::cells`].
 
-use crate::error::Error;
 use crate::kernel::sock::Sock;
 use crate::state::atomic::Cell;
 use crate::state::cells::{CgroupCell, ListenerCell, MarkerCell, QuickCell, SojournCell, StatsCell};
+use crate::state::error::Error;
 use aya_ebpf::bindings::{BPF_ANY, BPF_F_NO_PREALLOC, BPF_NOEXIST, BPF_RB_NO_WAKEUP, BPF_SK_STORAGE_GET_F_CREATE};
 use aya_ebpf::btf_maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use aya_ebpf::helpers::generated::bpf_sk_storage_get;

@@ -2,8 +2,8 @@
 //! hook of either stage, on every tier, counts here; which one is attached is the loader's choice, and it attaches one a
 //! stage. Whether a packet is refused is for the hook to say.
 
-use crate::error::Error;
 use crate::kernel::sock::Sock;
+use crate::state::error::Error;
 use crate::state::listener;
 
 /// Whether a connection that wants to enter the queue now is refused: the kernel's own test.

@@ -1,6 +1,6 @@
 //! QEMU: found or unpacked, and one machine run to its end within a time limit.
 
-use super::apt::Apt;
+use crate::debian::apt::Apt;
 use crate::exec;
 use anyhow::{Context, Result};
 use std::ffi::OsString;

@@ -3,8 +3,8 @@
 
 mod release;
 
-use super::apt::Apt;
 use super::series::Series;
+use crate::debian::apt::Apt;
 use anyhow::{Context, Result, bail};
 use release::Release;
 use serde::{Deserialize, Serialize};

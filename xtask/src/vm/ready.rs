@@ -1,13 +1,15 @@
 //! Everything machines are made of, found or fetched: the emulator and a kernel for each series. Fetching never stops
 //! the whole: a series without a kernel keeps the reason why.
 
-use super::apt::Apt;
-use super::archive::Archives;
 use super::emulator::Emulator;
 use super::kernel::Kernel;
+use super::progress;
 use super::series::Series;
-use super::{progress, timed};
-use crate::{exec, setup};
+use super::timed;
+use crate::debian::apt::Apt;
+use crate::debian::archive::Archives;
+use crate::exec;
+use crate::setup;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;

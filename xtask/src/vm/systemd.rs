@@ -1,12 +1,19 @@
 //! `cargo xtask vm --systemd`: the package as a user has it: installed, used, restarted and purged under a real systemd, in a
 //! minimal Debian on a disk of its own. What is done there is `systemd/trial.sh`; the disk is made without mounting anything.
 
+use super::build_folder;
 use super::emulator::{End, Machine};
+use super::initramfs;
+use super::machine;
+use super::progress;
 use super::ready::Ready;
+use super::say;
 use super::series::{self, Series};
-use super::{build_folder, initramfs, machine, progress, say, timed};
+use super::timed;
 use crate::bare::{debootstrap, remove};
-use crate::{deb, exec, setup};
+use crate::deb;
+use crate::exec;
+use crate::setup;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::num::NonZeroUsize;

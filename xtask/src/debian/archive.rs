@@ -22,18 +22,18 @@ const RELEASES: [&str; 11] = [
 
 /// An address and the keys it is checked with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Archive {
-    pub(super) uri: String,
+pub(crate) struct Archive {
+    pub(crate) uri: String,
     /// Value of `Signed-By`: a path, a fingerprint or a whole key over several lines. `None`: apt's trusted keys.
-    pub(super) signed_by: Option<String>,
+    pub(crate) signed_by: Option<String>,
 }
 
 /// Debian's two archives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Archives {
-    pub(super) main: Archive,
+    pub(crate) main: Archive,
     /// `None`: this machine uses no security archive.
-    pub(super) security: Option<Archive>,
+    pub(crate) security: Option<Archive>,
 }
 
 impl Archives {
@@ -62,7 +62,7 @@ impl Archives {
     }
 
     /// The one that has `suite`.
-    pub(super) fn of(&self, suite: &str) -> Option<&Archive> {
+    pub(crate) fn of(&self, suite: &str) -> Option<&Archive> {
         if suite.ends_with("-security") { self.security.as_ref() } else { Some(&self.main) }
     }
 }

@@ -11,7 +11,7 @@ use std::process::Command;
 
 /// A private apt in a folder.
 #[derive(Debug)]
-pub(super) struct Apt {
+pub(crate) struct Apt {
     folder: PathBuf,
 }
 
@@ -20,7 +20,7 @@ impl Apt {
     ///
     /// A suite that is not there is no failure here: apt goes on with the others, and what is missing shows when a
     /// package is asked for. What apt complained about is the second value.
-    pub(super) fn with(folder: &Path, archives: &Archives, suites: &[&str]) -> Result<(Self, Option<String>)> {
+    pub(crate) fn with(folder: &Path, archives: &Archives, suites: &[&str]) -> Result<(Self, Option<String>)> {
         for part in ["lists/partial", "cache/archives/partial", "sources"] {
             let path = folder.join(part);
             fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -36,12 +36,12 @@ impl Apt {
     }
 
     /// Names of all packages that begin with `prefix`, one a line.
-    pub(super) fn names(&self, prefix: &str) -> Result<String> {
+    pub(crate) fn names(&self, prefix: &str) -> Result<String> {
         exec::output(self.command("apt-cache").args(["pkgnames", prefix]))
     }
 
     /// The table of versions of these packages.
-    pub(super) fn versions(&self, packages: &[&str]) -> Result<String> {
+    pub(crate) fn versions(&self, packages: &[&str]) -> Result<String> {
         if packages.is_empty() {
             return Ok(String::new());
         }
@@ -49,7 +49,7 @@ impl Apt {
     }
 
     /// Downloads and unpacks packages, given as `name` or `name=version`, into `place`.
-    pub(super) fn unpack(&self, packages: &[String], place: &Path) -> Result<()> {
+    pub(crate) fn unpack(&self, packages: &[String], place: &Path) -> Result<()> {
         self.fetch(place, |apt, archives| {
             let mut command = apt.command("apt-get");
             command.arg("download").args(packages).current_dir(archives);
@@ -58,7 +58,7 @@ impl Apt {
     }
 
     /// The same for packages together with everything they depend on that is not installed here.
-    pub(super) fn unpack_with_dependencies(&self, packages: &[&str], place: &Path) -> Result<()> {
+    pub(crate) fn unpack_with_dependencies(&self, packages: &[&str], place: &Path) -> Result<()> {
         self.fetch(place, |apt, archives| {
             let mut into = std::ffi::OsString::from("Dir::Cache::archives=");
             into.push(archives);
