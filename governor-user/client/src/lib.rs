@@ -46,11 +46,9 @@ mod config;
 mod error;
 mod exchange;
 mod fallback;
-mod haste;
 #[doc = include_str!("guide.md")]
 pub mod guide {}
 pub mod http;
-mod inbound;
 mod lease;
 mod line;
 mod session;

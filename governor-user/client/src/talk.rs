@@ -1,6 +1,9 @@
 //! The conversation (`exchange`) together with its socket: whoever has it in hand says what there is to say and takes what
 //! has come, from any thread and without waiting. Connecting, greeting and waiting are the session's task's.
 
+mod haste;
+mod inbound;
+
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -14,10 +17,10 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::exchange::{Broken, Exchange, Unanswered};
-use crate::haste::Haste;
-use crate::inbound::Inbound;
 use crate::line::Command;
 use crate::signals::Shown;
+use haste::Haste;
+use inbound::Inbound;
 
 /// Room for one read.
 const READ_CHUNK: usize = 16 * 1024;

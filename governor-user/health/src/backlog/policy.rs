@@ -321,5 +321,4 @@ fn describe(burst: &Burst) -> String {
 }
 
 #[cfg(test)]
-#[path = "policy_tests.rs"]
 mod tests;

@@ -268,5 +268,4 @@ fn rise(before: Option<u64>, after: Option<u64>) -> Option<u64> {
 }
 
 #[cfg(test)]
-#[path = "history/tests.rs"]
 mod tests;

@@ -202,5 +202,4 @@ fn has_been_crowded(evidence: &Evidence) -> bool {
 }
 
 #[cfg(test)]
-#[path = "verdict/tests.rs"]
 mod tests;

@@ -139,5 +139,4 @@ impl Track {
 }
 
 #[cfg(test)]
-#[path = "work/tests.rs"]
 mod tests;

@@ -231,5 +231,4 @@ fn per_second(thousandths: u64) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "monitors/tests.rs"]
 mod tests;

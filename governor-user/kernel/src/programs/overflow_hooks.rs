@@ -165,5 +165,4 @@ fn syn_program(object: &mut Ebpf) -> Result<&mut CgroupSkb, String> {
 }
 
 #[cfg(test)]
-#[path = "overflow_hooks_tests.rs"]
 mod tests;

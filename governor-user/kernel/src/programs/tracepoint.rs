@@ -407,5 +407,4 @@ impl Tracepoint {
 }
 
 #[cfg(test)]
-#[path = "tracepoint_tests.rs"]
 mod tests;

@@ -382,5 +382,4 @@ fn watched(client: Client, tie: &Tie) -> Watched {
 }
 
 #[cfg(test)]
-#[path = "clients_tests.rs"]
 mod tests;

@@ -190,5 +190,4 @@ fn proxies(view: &View) -> Option<HealthFinding> {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;
