@@ -10,6 +10,7 @@ use super::MAX_FRAME;
 
 pub use limits::pool_limits_length;
 pub use reply::{encode_grant, encode_reply, parse_reply, read_reply};
+#[cfg(feature = "map")]
 pub(crate) use reply::{level_code, level_of};
 pub use request::{encode_acquire, encode_release, encode_request, parse_request, read_request};
 
