@@ -10,15 +10,20 @@
 //! ```
 
 pub mod accounting;
-pub mod connected;
+mod btf;
+pub mod clients;
+mod foreign;
+mod options;
 mod plane;
 pub mod proc;
 pub mod programs;
+mod rows;
 mod sampler;
 mod sources;
 pub mod tables;
-pub mod tiers;
+mod tier;
 
-pub use connected::closings::Closings;
-pub use plane::{Options, Plane, PlaneError, spawn};
-pub use programs::foreign::tracing_programs;
+pub use foreign::tracing_programs;
+pub use options::{Options, PlaneError};
+pub use plane::{Plane, spawn};
+pub use programs::closings::Closings;

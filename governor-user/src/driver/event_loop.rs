@@ -40,7 +40,7 @@ use governor_health::Loads;
 use governor_health::Report;
 use governor_health::Transitions;
 use governor_kernel::Closings;
-use governor_kernel::connected::clients::ClientWatch;
+use governor_kernel::clients::ClientWatch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;

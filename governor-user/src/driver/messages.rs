@@ -16,7 +16,7 @@ use governor_engine::policy::Policy;
 use governor_engine::snapshot::LeaseView;
 use governor_engine::time::{Duration, Instant};
 use governor_health::Report;
-use governor_kernel::connected::clients::News;
+use governor_kernel::clients::News;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 

@@ -11,7 +11,7 @@ use governor_common::wire::reply::Reply;
 use governor_engine::id::SessionId;
 use governor_engine::io::{Decision, Input, Output, Work};
 use governor_engine::time::Instant;
-use governor_kernel::connected::clients::{ClientWatch, News};
+use governor_kernel::clients::{ClientWatch, News};
 
 impl Driver {
     pub(super) fn deliver(&mut self) {

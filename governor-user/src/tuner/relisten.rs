@@ -2,10 +2,10 @@
 //! checked to be that socket, and closed at once: a duplicate that lived on would keep the listener alive after its owner
 //! and swallow connections. What the backlog is afterwards the kernel says. Decides nothing.
 
+use governor_kernel::proc::preflight;
 use governor_kernel::proc::privileged::{self, Duplicate};
 use governor_kernel::proc::walk::{self, Sought};
 use governor_kernel::tables::listening::{self, Queue};
-use governor_kernel::tiers::preflight;
 use governor_observation::ProcessWalk;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;

@@ -4,7 +4,7 @@ use crate::world::{options, tiers};
 use governor_common::wire::request::ClientSocket;
 use governor_kernel as kernel;
 use governor_kernel::Plane;
-use governor_kernel::connected::clients::{ClientWatch, Finding, News, Question, Round};
+use governor_kernel::clients::{ClientWatch, Finding, News, Question, Round};
 use governor_observation::Tier;
 use rustix::net::sockopt::{set_socket_linger, socket_cookie};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -1,7 +1,7 @@
 //! Whose queue an abandoned connection waits in. It belongs to the listener that made it and to no process: nobody holds
 //! it yet. Pure; the rows come from `sockdiag`.
 
-use crate::accounting::assemble::Row;
+use crate::rows::Row;
 use std::net::IpAddr;
 
 /// Notes on each listener how many of `abandoned` (local ends, mapped addresses folded) wait in its queue; at most its
@@ -38,7 +38,7 @@ fn listener_of(places: &[(IpAddr, u16)], address: IpAddr, port: u16) -> Option<u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accounting::assemble::Id;
+    use crate::rows::Id;
     use governor_observation::Protocol;
 
     fn row(cookie: u64, address: &str, port: u16, depth: u32) -> Row {

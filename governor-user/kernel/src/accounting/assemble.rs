@@ -14,7 +14,8 @@
 
 use crate::accounting::refusals::{Refusals, Watched};
 use crate::proc::pids::Listener;
-use governor_observation::{Family, ListenerView, Protocol, Tier};
+use crate::rows::{Id, Note, Row};
+use governor_observation::{Family, ListenerView, Tier};
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr},
@@ -27,33 +28,6 @@ const MISSES: u8 = 2;
 
 /// Paused listeners that are remembered; beyond that the one that stopped first is dropped.
 const MOST_PAUSED: usize = 1000;
-
-/// Identity of a listener: its cookie, or its inode where there is no cookie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Id {
-    Cookie(u64),
-    Inode(u64),
-}
-
-/// One listening socket as a table shows it now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(crate) id: Id,
-    pub(crate) inode: u64,
-    pub(crate) address: IpAddr,
-    pub(crate) port: u16,
-    pub(crate) depth: u32,
-    pub(crate) backlog: Option<u32>,
-    /// Discards since the socket exists; wraps at 2³².
-    pub(crate) drops: Option<u32>,
-    pub(crate) cgroup: Option<u64>,
-    pub(crate) protocol: Protocol,
-    /// Queued connections whose client is gone.
-    pub(crate) abandoned: Option<u32>,
-    /// `CLOCK_MONOTONIC` nanoseconds when the connection that has waited longest came; `None` when nothing waits or it
-    /// is not known.
-    pub(crate) oldest_ns: Option<u64>,
-}
 
 /// What BPF counted for one listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,15 +108,6 @@ impl Carried {
             ..now
         }
     }
-}
-
-/// What is known of a listener older than the programs from when it was first seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Note {
-    /// What to add to the programs' count of enqueues, so that what was queued then has entered the queue.
-    pub(crate) base: i64,
-    /// Its discards then.
-    pub(crate) drops: Option<u32>,
 }
 
 /// Whether a listener already existed when its namespace was first looked at.
@@ -503,6 +468,7 @@ fn shown_address(address: IpAddr) -> (Family, IpAddr) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use governor_observation::Protocol;
 
     const NETNS: u64 = 4_026_531_840;
     const NOW: u64 = 5_000_000_000;

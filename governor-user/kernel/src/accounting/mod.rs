@@ -8,4 +8,5 @@ pub(crate) mod findings;
 pub mod groups;
 pub(crate) mod reconcile;
 pub(crate) mod refusals;
+pub(crate) mod suspicion;
 pub(crate) mod waits;

@@ -12,8 +12,8 @@
 use crate::proc::netns::Namespaces;
 use crate::proc::privileged::EnterError;
 use crate::programs::tracepoint::{Drift, ScanError, Tracepoint};
-use crate::tiers::tier::chain;
 use governor_observation::Health;
+use governor_observation::wording::chain;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,

@@ -5,6 +5,7 @@ pub mod locks;
 pub(crate) mod netns;
 pub mod own_namespaces;
 pub(crate) mod pids;
+pub mod preflight;
 pub mod privileged;
 pub mod vitals;
 pub mod walk;

@@ -10,7 +10,7 @@ pub(crate) use budget::LIMITS;
 pub use search::walk;
 
 use crate::proc::netns::Door;
-use crate::tiers::preflight;
+use crate::proc::preflight;
 use governor_observation::{LeftOutProcesses, ProcessWalk};
 use std::{
     collections::{BTreeMap, BTreeSet},

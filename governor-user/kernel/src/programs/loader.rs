@@ -1,14 +1,14 @@
 //! Puts the programs into the kernel: resolves the field offsets, loads the embedded object, attaches what this kernel
 //! takes, and keeps for every hook whether it is active and why not. Knows nothing of what the programs report.
 
+use crate::btf::{BtfError, Layouts};
 use crate::proc::own_namespaces::kernel_monotonic_ns;
-use crate::programs::btf::{BtfError, Layouts};
+use crate::programs::ladder::{self, Climbed, Ground, Way};
 use crate::programs::maps::{self, Maps, Source};
 use crate::programs::overflow_hooks;
 use crate::programs::pin::{Links, Programs};
+use crate::programs::selftest::{self, Expected, SelfTestError};
 use crate::programs::tracepoint::Options;
-use crate::tiers::ladder::{self, Climbed, Ground, Way};
-use crate::tiers::selftest::{self, Expected, SelfTestError};
 use aya::programs::{BtfTracePoint, Iter, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use aya_log::EbpfLogger;

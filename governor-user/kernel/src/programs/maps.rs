@@ -1,7 +1,7 @@
 //! The programs' maps, typed. Reads them whole and removes what is finished; knows no meaning of a value. Every walk is
 //! bounded, because the kernel starts over when the key it stands on is removed meanwhile.
 
-use crate::connected::closings::Closings;
+use crate::programs::closings::Closings;
 use crate::programs::pin;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, RingBuf, SkStorage};

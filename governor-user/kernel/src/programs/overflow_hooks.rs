@@ -2,13 +2,13 @@
 //! handshake by the kernel's reason for dropping it, at the SYN by a program at the root of the v2 hierarchy that is
 //! attached for a while only. Resolves what they need, loads and attaches them; counts nothing.
 
+use crate::btf::{BtfError, Layouts};
 use crate::proc::own_namespaces::kernel_monotonic_ns;
-use crate::programs::btf::{BtfError, Layouts};
 use crate::programs::loader::{chain, one_line};
 use crate::programs::maps::Maps;
 use crate::programs::pin::Programs;
-use crate::tiers::provoke::{self, Refused};
-use crate::tiers::selftest;
+use crate::programs::provoke::{self, Refused};
+use crate::programs::selftest;
 use aya::programs::{CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, Iter, ProgramError, cgroup_skb::CgroupSkbLink};
 use aya::{Btf, Ebpf};
 use governor_common::abi::{ListenerState, Offsets};

@@ -16,11 +16,11 @@ pub mod folder;
 mod manifest;
 mod notes;
 
-use crate::accounting::assemble::Note;
 use crate::proc::own_namespaces::kernel_monotonic_ns;
 use crate::programs::loader::{self, Loaded, chain};
 use crate::programs::maps::{Maps, Source};
 use crate::programs::tracepoint::{Memory, Options};
+use crate::rows::Note;
 use aya::Ebpf;
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::{CgroupSkb, CgroupSkbAttachType, Iter};

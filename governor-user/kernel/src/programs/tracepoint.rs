@@ -14,9 +14,8 @@ pub use crate::programs::iter::{Audit, Drift, OpenConnections, Scan, ScannedList
 pub use crate::programs::loader::LOG_TARGET;
 pub use crate::programs::reading::{ListenerReading, Reading, SojournReading};
 
-use crate::accounting::assemble::Note;
-use crate::accounting::waits::WaitReader;
-use crate::connected::closings::Closings;
+use crate::proc::preflight;
+use crate::programs::closings::Closings;
 use crate::programs::iter;
 use crate::programs::loader::{self, Loaded};
 use crate::programs::maps;
@@ -24,7 +23,8 @@ use crate::programs::overflow_hooks::{self, SynWatch};
 use crate::programs::pin::{self, PinOptions, Pins};
 use crate::programs::reading::Sees;
 use crate::programs::stale::Marks;
-use crate::tiers::preflight;
+use crate::programs::waits::WaitReader;
+use crate::rows::Note;
 use governor_common::abi::{CgroupKey, CgroupState, MAX_LISTENERS, QUICK_MARKS};
 use governor_observation::{HookView, PinsView, Tier};
 use serde::{Deserialize, Serialize};

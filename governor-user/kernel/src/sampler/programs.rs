@@ -2,14 +2,15 @@
 //! of the kernel.
 
 use super::Sampler;
-use crate::accounting::assemble::{Counted, Entered, Note, Row};
+use crate::accounting::assemble::{Counted, Entered};
 use crate::accounting::refusals::Watched;
 use crate::accounting::waits::Waits;
 use crate::proc::cgroup::Group;
 use crate::programs::tracepoint::{ListenerReading, Reading};
+use crate::rows::{Note, Row};
 use crate::sources::{HOST, Source};
 use crate::tables::netstat;
-use crate::tiers::tier;
+use governor_observation::wording::chain;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Instant,
@@ -21,7 +22,7 @@ impl Sampler {
         let reading = match self.tracepoint.as_mut()?.read() {
             Ok(reading) => reading,
             Err(error) => {
-                self.sources.failed(Source::Programs, HOST, &tier::chain(&error), now);
+                self.sources.failed(Source::Programs, HOST, &chain(&error), now);
                 return None;
             }
         };

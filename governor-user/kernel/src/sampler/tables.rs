@@ -5,16 +5,16 @@ use super::Fatal;
 use super::Sampler;
 use super::programs::Counts;
 use crate::accounting::abandoned;
-use crate::accounting::assemble::{Id, Row};
 use crate::accounting::connections::Connections;
 use crate::proc::own_namespaces::kernel_monotonic_ns;
 use crate::proc::privileged::EnterError;
 use crate::programs::tracepoint::ScanError;
+use crate::rows::{Id, Row};
 use crate::sources::Source;
 use crate::tables::netstat;
 use crate::tables::procfs;
 use crate::tables::sockdiag::{Diag, DiagError, Select, SocketRow};
-use crate::tiers::tier::chain;
+use governor_observation::wording::chain;
 use governor_observation::{Protocol, Tier};
 use std::{
     io,

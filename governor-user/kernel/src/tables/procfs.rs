@@ -2,7 +2,7 @@
 //! the depth only; the backlog is unknown (the field beside it is always 0), never 0. Whether an IPv6 listener also
 //! takes IPv4 cannot be told from here either.
 
-use crate::accounting::assemble::{Id, Row};
+use crate::rows::{Id, Row};
 use ::procfs::{
     FromBufReadSI, ProcError, current_system_info,
     net::{TcpNetEntries, TcpState},

@@ -10,7 +10,7 @@ use governor_common::wire::request::ClientSocket;
 use governor_engine::id::{LeaseId, RequestId, SessionId};
 use governor_engine::io::Work;
 use governor_engine::time::{Duration, Instant};
-use governor_kernel::connected::clients::{Finding, Question, Round};
+use governor_kernel::clients::{Finding, Question, Round};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 

@@ -2,9 +2,9 @@
 //! namespace's own count of refused packets, and the clock.
 
 use crate::proc::own_namespaces::kernel_monotonic_ns;
+use crate::programs::selftest::in_private_namespace;
 use crate::programs::tracepoint::{ListenerReading, Options, Tracepoint};
 use crate::tables::netstat::{self, named};
-use crate::tiers::selftest::in_private_namespace;
 use rustix::net::sockopt::socket_cookie;
 use rustix::net::{AddressFamily, SocketType};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};

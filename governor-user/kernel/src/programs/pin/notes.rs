@@ -1,8 +1,8 @@
 //! What was known of each listener when it was first seen, for listeners older than the programs: their totals begin with
 //! what was queued then, and no program can tell that later. One entry of a pinned map each, written once.
 
-use crate::accounting::assemble::Note;
 use crate::programs::pin::map_name;
+use crate::rows::Note;
 use aya::maps::{HashMap, Map, MapData, MapError};
 use governor_common::abi::MAX_LISTENERS;
 use std::collections::BTreeMap;

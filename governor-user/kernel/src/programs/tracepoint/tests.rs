@@ -2,7 +2,7 @@
 //! by cookie and its own connections by a cgroup of its own, because the hooks see the whole machine.
 
 use super::*;
-use crate::tiers::selftest::in_private_namespace;
+use crate::programs::selftest::in_private_namespace;
 use governor_common::abi::EventKind;
 use governor_observation::Family;
 use rustix::net::sockopt::socket_cookie;

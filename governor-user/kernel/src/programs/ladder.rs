@@ -4,7 +4,7 @@
 //! A way is never ruled out by a version. What rules it out is that the kernel has no such function, that the function has
 //! another number of arguments, that the kernel refuses the program, or that the self-test is miscounted.
 
-use crate::programs::btf::Layouts;
+use crate::btf::Layouts;
 use crate::programs::loader::one_line;
 use aya::programs::links::FdLink;
 use aya::programs::{BtfTracePoint, FEntry, FExit, KProbe, ProgramError};

@@ -1,16 +1,17 @@
 //! The ladder: which tier works here, and for each better one the one-line reason why not. Tiers are proved by using
 //! them, never guessed from a version.
 
-use crate::plane::{Options, PlaneError};
+use crate::foreign;
+use crate::options::{Options, PlaneError};
 use crate::proc::cgroup;
-use crate::programs::foreign;
+use crate::proc::preflight;
+use crate::programs::ladder;
 use crate::programs::tracepoint::{self, Tracepoint};
 use crate::tables::procfs;
 use crate::tables::sockdiag::{Diag, DiagError, Select};
-use crate::tiers::ladder;
-use crate::tiers::preflight;
+use governor_observation::wording::chain;
 use governor_observation::{HookCandidate, HookEvent, HookView, Tier};
-use std::{error::Error, fmt::Write as _, path::Path};
+use std::path::Path;
 
 /// The outcome.
 #[derive(Debug)]
@@ -161,15 +162,4 @@ fn short_of(tier: Tier, hooks: &[HookView]) -> Option<String> {
     }
     let line = |(reason, events): &(&str, Vec<&str>)| format!("{}: {reason}", events.join("; "));
     (!reasons.is_empty()).then(|| format!("{tier}: {}", reasons.iter().map(line).collect::<Vec<_>>().join(" | ")))
-}
-
-/// An error with its causes on one line.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        write!(line, ": {cause}").expect("writing to a string cannot fail");
-        source = cause.source();
-    }
-    line
 }

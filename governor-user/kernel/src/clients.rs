@@ -3,8 +3,8 @@
 //! namespace of the proxy that holds it. A thread of its own, because entering a namespace and asking may take a while.
 //! What cannot be asked is unknown, which says nothing. Knows no lease.
 
-use crate::connected::closings::Closings;
 use crate::proc::privileged::{self, EnterError, Home};
+use crate::programs::closings::Closings;
 use crate::tables::sockdiag::Diag;
 use governor_common::wire::request::ClientSocket;
 use std::collections::BTreeMap;

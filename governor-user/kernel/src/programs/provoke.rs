@@ -103,7 +103,7 @@ fn overflows() -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tiers::selftest::in_private_namespace;
+    use crate::programs::selftest::in_private_namespace;
 
     #[test]
     fn the_kernel_refuses_once_at_either_stage() {
