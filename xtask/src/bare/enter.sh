@@ -16,4 +16,8 @@ mount -o remount,bind,ro "$root/opt/rust"
 unset CARGO_HOME RUSTUP_HOME RUSTUP_TOOLCHAIN CARGO_TARGET_DIR CARGO CARGO_MANIFEST_DIR LD_LIBRARY_PATH
 unset GOVERNOR_TOOLS GOVERNOR_EBPF_OBJECT PIP_FIND_LINKS PYTHONPATH TMPDIR
 export HOME=/root CARGO_HOME=/root/.cargo PATH=/opt/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin
-exec chroot "$root" sh -c 'cd /governor && exec "$@"' sh "$@"
+# Not by chroot: the kernel makes no user namespace for a process whose root is not that of its mount namespace.
+cd "$root"
+pivot_root . .
+umount -l .
+exec chroot . sh -c 'cd /governor && exec "$@"' sh "$@"
