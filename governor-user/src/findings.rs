@@ -1,6 +1,6 @@
 //! What is wrong with the node, as a list for people and scripts: each finding names its subject, says with numbers what is
 //! wrong, and gives the next command. Pure: from views of the daemon to findings; reads no clock and no file. Verdicts of
-//! single listeners are made in [`overload`](governor_health); what is shown and with which exit code is the surfaces' part.
+//! single listeners are made in [`governor_health`]; what is shown and with which exit code is the surfaces' part.
 
 mod listeners;
 mod pools;

@@ -1,6 +1,7 @@
 //! The drain of the node (C7): on until an operator ends it, kept in the state folder so that a restart does not. The
 //! engine refuses what is new; this file knows who ordered it, when and why.
 
+use super::reason;
 use crate::driver::Driver;
 use crate::process::clock;
 use crate::records::audit::event;
@@ -8,9 +9,6 @@ use crate::state::{DRAIN, StateDir, Stored};
 use governor_engine::io::Input;
 use governor_engine::time::Instant;
 use serde::{Deserialize, Serialize};
-
-/// Characters of a reason that are kept.
-const LONGEST_REASON: usize = 500;
 
 /// An order to drain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,11 +52,8 @@ impl Driver {
     /// Begins or ends the drain. A drain that is on already keeps its beginning.
     pub(crate) fn order_drain(&mut self, on: bool, reason: Option<String>, by: &str, now: Instant) -> Stored {
         let before = self.parts.drain.order().cloned();
-        let fresh = || DrainOrder {
-            since: clock::wall_seconds(),
-            by: by.to_owned(),
-            reason: reason.as_ref().map(|text| text.chars().filter(|c| !c.is_control()).take(LONGEST_REASON).collect()),
-        };
+        let reason = reason.as_deref().map(reason::cut);
+        let fresh = || DrainOrder { since: clock::wall_seconds(), by: by.to_owned(), reason: reason.clone() };
         let order = on.then(|| before.clone().unwrap_or_else(fresh));
         self.parts.engine.handle_input(Input::Drain { on }, now);
         let (was, is) = if on { ("off", "on") } else { ("on", "off") };

@@ -1,5 +1,6 @@
 //! What an order makes of the override that a key has: fields the order does not name stay as they are. Pure.
 
+use super::reason::plain;
 use crate::driver::operator::key_overrides::KeyOverride;
 use governor_api::{KeyField, KeyOverrideRequest, KeySetting};
 
@@ -45,7 +46,7 @@ pub(crate) fn merged(before: Option<&KeyOverride>, order: &KeyOverrideRequest, w
     now.setting.suspend = order.suspend.unwrap_or(now.setting.suspend);
     now.until = order.for_seconds.map(|seconds| wall.saturating_add(seconds)).or(now.until);
     if let Some(reason) = &order.reason {
-        now.reason = Some(reason.chars().filter(|c| !c.is_control()).collect());
+        now.reason = Some(plain(reason));
     }
     Ok(now)
 }

@@ -5,6 +5,7 @@ use crate::config::value::identity;
 use crate::driver::Driver;
 use crate::driver::operator::key_merge::{Merged, merged};
 use crate::driver::operator::key_overrides::{KeyOverride, TooMany, digits};
+use crate::driver::operator::reason;
 use crate::process::clock;
 use crate::records::audit::{ITSELF, event};
 use crate::state::Stored;
@@ -13,9 +14,6 @@ use governor_engine::id::KeyId;
 use governor_engine::io::Input;
 use governor_engine::policy::{FairShare, Mode, PoolPolicy};
 use governor_engine::time::Instant;
-
-/// Characters of a reason at most.
-const LONGEST_REASON: usize = 500;
 
 /// Why an order for a key is not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -165,8 +163,8 @@ fn made(
             }
         };
     }
-    if reason.as_ref().is_some_and(|reason| reason.chars().count() > LONGEST_REASON) {
-        return Err(KeyRefused::Invalid(format!("a reason has at most {LONGEST_REASON} characters")));
+    if let Some(why) = reason::fault(reason.as_deref()) {
+        return Err(KeyRefused::Invalid(why));
     }
     Ok(Some(KeyOverride {
         key: digits(key),

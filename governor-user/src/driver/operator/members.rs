@@ -6,6 +6,7 @@ pub(crate) mod log;
 
 use self::levers::{Lever, Levers, Place, TooMany};
 use self::log::{Change, Id};
+use super::reason;
 use crate::driver::Driver;
 use crate::driver::sessions::translate;
 use crate::process::clock;
@@ -17,9 +18,6 @@ use governor_engine::id::{MemberId, PoolId, SessionId};
 use governor_engine::io::{Input, MemberOrder};
 use governor_engine::snapshot::{CoolingCause, MemberState, MemberView};
 use governor_engine::time::{Duration, Instant};
-
-/// Characters of a reason at most.
-const LONGEST_REASON: usize = 500;
 
 /// Why an order for a member is not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -200,13 +198,13 @@ impl Driver {
         if (request.order == api::MemberOrder::Cool) != request.for_seconds.is_some() {
             return invalid("cool needs for_seconds, and no other order takes it".to_owned());
         }
-        if request.reason.as_ref().is_some_and(|reason| reason.chars().count() > LONGEST_REASON) {
-            return invalid(format!("a reason has at most {LONGEST_REASON} characters"));
+        if let Some(why) = reason::fault(request.reason.as_deref()) {
+            return invalid(why);
         }
         let mut levers = self.parts.member_levers.of(place, wall);
         let lever = |seconds: Option<u64>| Lever {
             until: seconds.map(|seconds| wall.saturating_add(seconds)),
-            reason: request.reason.as_ref().map(|reason| reason.chars().filter(|c| !c.is_control()).collect()),
+            reason: request.reason.as_deref().map(reason::plain),
             set_by: by.to_owned(),
             set_at: clock::wall_time(),
         };

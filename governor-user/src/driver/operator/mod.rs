@@ -6,3 +6,4 @@ pub(crate) mod key_merge;
 pub mod key_orders;
 pub mod key_overrides;
 pub mod members;
+mod reason;
