@@ -2,6 +2,7 @@
 
 use crate::records::ring::RingHealth;
 use governor_api::TunerAction;
+use governor_engine::io::Output;
 use governor_engine::time::Duration;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
@@ -59,6 +60,13 @@ impl Default for Recorder {
 }
 
 impl Recorder {
+    /// Takes an order: the wait of each grant with a slot of its own.
+    pub fn take(&self, order: &Output) {
+        if let Output::Began(grant) | Output::Resumed(grant) = order {
+            self.waited(grant.waited);
+        }
+    }
+
     /// A grant with a slot of its own after this time parked, zero for at once.
     pub fn waited(&self, time: Duration) {
         self.waits.observe(time.as_secs_f64());

@@ -2,7 +2,7 @@
 
 use governor_engine::Engine;
 use governor_engine::id::{KeyId, LeaseId, MemberId, PoolId, RequestId, SessionId};
-use governor_engine::io::{Acquire, Grant, Input, MemberNews, Output};
+use governor_engine::io::{Acquire, Context, Grant, Input, MemberNews, Output};
 use governor_engine::policy::{FairShare, Headroom, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
 use governor_engine::time::{Duration, Instant};
 use governor_observation::{ListenerView, Tier};
@@ -125,7 +125,7 @@ impl World {
         let later = self.running.split_off(&(ms + 1));
         for (lease, failed) in std::mem::replace(&mut self.running, later).into_values().flatten() {
             if let Some(member) = failed {
-                let report = Input::MemberReport { pool: POOL, member, news: MemberNews::Overloaded };
+                let report = Input::MemberReport { session: SESSION, pool: POOL, member, news: MemberNews::Overloaded };
                 self.engine.handle_input(report, self.now);
             }
             self.engine.handle_input(Input::Release { session: SESSION, lease }, self.now);
@@ -138,7 +138,7 @@ impl World {
             self.engine.handle_input(Input::Acquire(acquire), self.now);
         }
         while let Some(output) = self.engine.poll_output() {
-            let Output::Grant(Grant { lease: Some(lease), member, .. }) = output else { continue };
+            let Output::Began(Grant { context: Context { member, .. }, lease, .. }) = output else { continue };
             let (length, failed) = (situation.service)(ms).map_or((50, member), |length| (length, None));
             self.running.entry(ms + length).or_default().push((lease, failed));
         }

@@ -3,6 +3,7 @@
 //! the time. A history that fails is shortened before it is shown.
 
 pub(crate) mod facts;
+mod mirror;
 mod pair;
 mod policies;
 mod shrink;

@@ -19,6 +19,7 @@ mod shown;
 mod wait;
 mod wake;
 
+use answer::ShownMember;
 pub(crate) use shown::Shown;
 use std::collections::BTreeMap;
 
@@ -58,6 +59,9 @@ pub(crate) struct Model {
     tail: Instant,
     now: Instant,
     out: Vec<Output>,
+    announced_members: BTreeMap<(PoolId, MemberId), ShownMember>,
+    announced_capacities: BTreeMap<PoolId, u32>,
+    announced_mode: (bool, bool, Level),
 }
 
 struct Pool {
@@ -244,8 +248,13 @@ impl Model {
             tail: Instant::ZERO,
             now: Instant::ZERO,
             out: vec![],
+            announced_members: BTreeMap::new(),
+            announced_capacities: BTreeMap::new(),
+            announced_mode: (false, false, Level::Normal),
         };
         model.obey(policy);
+        // Orders are changes; what there is at the start is none.
+        model.out.clear();
         model
     }
 

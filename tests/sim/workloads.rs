@@ -29,7 +29,7 @@ fn observing_changes_no_order() {
         for (off, observe) in off.orders.iter().zip(&observe.orders) {
             match (off, observe) {
                 // The numbers of a decision speak of the rule that is set; everything else is the same.
-                (Output::Shed { request: a, decision: d, .. }, Output::Shed { request: b, decision: e, .. }) => {
+                (Output::Refused { request: a, decision: d }, Output::Refused { request: b, decision: e }) => {
                     assert_eq!((a, d.id, d.reason, d.retry_after), (b, e.id, e.reason, e.retry_after));
                 }
                 _ => assert_eq!(off, observe),

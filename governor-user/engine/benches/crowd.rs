@@ -68,6 +68,7 @@ impl Crowd {
         }
         let rules = policy(rule.policy(headroom), in_use + headroom);
         crowd.put(Input::PolicyChanged(Box::new(rules)));
+        while crowd.engine.poll_output().is_some() {}
         crowd
     }
 
@@ -109,15 +110,20 @@ impl Crowd {
         self.next = self.next.wrapping_add(1);
         let lease = self.acquire(key, RequestId(0)).expect("whoever holds least is granted");
         self.put(Input::Release { session: SESSION, lease });
-        assert!(self.engine.poll_output().is_none(), "nobody waits");
+        assert!(matches!(self.engine.poll_output(), Some(Output::Ended { .. })));
+        assert!(self.engine.poll_output().is_none(), "no request waits");
     }
 
     /// The oldest lease is given back, which grants to the most deserving of those who wait, and its key asks again.
     pub(crate) fn release_and_wait(&mut self) {
         let lease = self.held.pop_front().expect("the pool is full");
         self.put(Input::Release { session: SESSION, lease });
-        let Some(Output::Grant(grant)) = self.engine.poll_output() else { panic!("a freed slot goes to who waits") };
-        self.held.push_back(grant.lease.expect("counted work has a lease"));
+        assert!(matches!(self.engine.poll_output(), Some(Output::Ended { .. })));
+        assert!(matches!(self.engine.poll_output(), Some(Output::Unparked { .. })));
+        let Some(Output::Began(grant)) = self.engine.poll_output() else {
+            panic!("a freed slot goes to the request that waits")
+        };
+        self.held.push_back(grant.lease);
         let again = self.acquire(grant.request.0 % self.keys, grant.request);
         assert!(again.is_none(), "the pool is full again");
     }
@@ -137,7 +143,7 @@ impl Crowd {
             ..Acquire::default()
         }));
         match self.engine.poll_output() {
-            Some(Output::Grant(grant)) => grant.lease,
+            Some(Output::Began(grant)) => Some(grant.lease),
             Some(Output::Parked { .. }) => None,
             other => panic!("neither granted nor parked: {other:?}"),
         }

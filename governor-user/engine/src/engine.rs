@@ -1,28 +1,39 @@
-//! The engine's surface: inputs, outputs, time. Owns the tables; the decisions are in `admit`, the lives of leases and
-//! sessions in `lease` and `session`, new policies in `reload`.
+//! The engine's surface: inputs, outputs, time. Owns the tables. What it does with them is in this folder: `admission`
+//! decides, `wake` says who goes next, `leases` begins and ends what is held, `reload` takes new policies.
 
-use std::collections::{BTreeSet, VecDeque};
+mod admission;
+mod announce;
+mod deadline;
+mod invariants;
+mod leases;
+mod members;
+mod modes;
+mod reload;
+mod terms;
+mod views;
+mod wake;
 
-use crate::admission::caps::Tiers;
-use crate::admission::retry::{DrainMeter, VirtualQueue};
 use crate::collections::chain::Links;
 use crate::collections::line::Line;
 use crate::collections::slots::{Slot, Slots};
 use crate::collections::table::{InOrder, Table};
-use crate::deadline::Timer;
-use crate::fairness::set::SetId;
+use crate::engine::deadline::Timer;
 use crate::fairness::sets::Ledger;
+use crate::id::SetId;
 use crate::id::{LeaseId, MemberId, PoolId, RequestId, Sequence, SessionId};
 use crate::identity::party::Parties;
+use crate::identity::tiers::Tiers;
 use crate::io::{Input, Level, Output};
 use crate::leases::lease::Lease;
 use crate::leases::revoked::Revoked;
 use crate::leases::session::Sessions;
 use crate::policy::{NodePolicy, Policy, PolicyError};
 use crate::pools::pool::Pool;
+use crate::pools::retry::{DrainMeter, VirtualQueue};
 use crate::snapshot::Totals;
 use crate::time::{Duration, Instant};
 use crate::waiting::park::{ParkId, Parked};
+use std::collections::{BTreeSet, VecDeque};
 
 /// Debug builds check every invariant after each step while the tables are small, and when they are not once in so many
 /// steps, or in as many as there are entries: the check reads everything.
@@ -40,8 +51,9 @@ const CHECK_EVERY: u64 = 1024;
 /// 4. *look-ups and views*, at any time, changing nothing: names, [`snapshot`](Self::snapshot),
 ///    [`leases`](Self::leases).
 ///
-/// No input fails and none panics: every `Acquire`, `Move` and `Register` gets exactly one terminal answer, and facts
-/// about what is not there are counted.
+/// No input fails and none panics: every `Acquire`, `Move`, `Resume` and `Register` gets exactly one answer, and facts
+/// about what is not there are counted. Each change of state is one order, with whom it concerns: a subscriber that starts
+/// from a [`snapshot`](Self::snapshot) and reads every order knows what the engine knows.
 ///
 /// ```
 /// use governor_engine::Engine;
@@ -88,8 +100,8 @@ const CHECK_EVERY: u64 = 1024;
 ///     Instant::ZERO,
 /// );
 ///
-/// let Some(Output::Grant(grant)) = engine.poll_output() else { panic!("the pool is empty") };
-/// assert_eq!(grant.member, engine.member_id(pool, "a"));
+/// let Some(Output::Began(grant)) = engine.poll_output() else { panic!("the pool is empty") };
+/// assert_eq!(grant.context.member, engine.member_id(pool, "a"));
 /// assert_eq!(engine.poll_output(), None);
 /// // Not renewed by then, the lease expires.
 /// assert_eq!(engine.poll_timeout(), Some(Instant::ZERO.after(Duration::from_secs(30))));
@@ -97,53 +109,55 @@ const CHECK_EVERY: u64 = 1024;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Engine {
-    pub(crate) node: NodePolicy,
+    node: NodePolicy,
     /// By index; a pool that left the policy stays, so that indices never mean something else.
-    pub(crate) pools: Vec<Pool>,
+    pools: Vec<Pool>,
     /// Pools in policy order.
-    pub(crate) order: Vec<PoolId>,
-    pub(crate) parties: Parties,
-    pub(crate) tiers: Tiers,
-    pub(crate) revoked: Revoked,
-    pub(crate) sessions: Sessions,
-    pub(crate) leases: Slots<Lease>,
-    pub(crate) lease_slots: Table<LeaseId, Slot, InOrder>,
+    order: Vec<PoolId>,
+    parties: Parties,
+    tiers: Tiers,
+    revoked: Revoked,
+    sessions: Sessions,
+    leases: Slots<Lease>,
+    lease_slots: Table<LeaseId, Slot, InOrder>,
     /// Leases of one session.
-    pub(crate) lease_links: Links,
-    pub(crate) parked: Slots<Parked>,
+    lease_links: Links,
+    parked: Slots<Parked>,
     /// Unanswered requests.
-    pub(crate) requests: Table<(SessionId, RequestId), Slot>,
+    requests: Table<(SessionId, RequestId), Slot>,
     /// Parked requests of one session.
-    pub(crate) park_links: Links,
+    park_links: Links,
     /// Parked requests that hold a lease already, and so count once.
-    pub(crate) parked_moves: u32,
+    parked_moves: u32,
     /// Leases that hold no slot.
-    pub(crate) suspended: u32,
-    pub(crate) level: Level,
-    pub(crate) bypass: bool,
+    suspended: u32,
+    level: Level,
+    bypass: bool,
     /// An operator drains the node.
-    pub(crate) draining: bool,
-    pub(crate) exempt: u64,
-    pub(crate) drain: DrainMeter,
-    pub(crate) queue: VirtualQueue,
+    draining: bool,
+    exempt: u64,
+    drain: DrainMeter,
+    queue: VirtualQueue,
     /// Counters of the whole engine; the ones per pool are in the pools.
-    pub(crate) totals: Totals,
-    pub(crate) lease_ids: Sequence,
-    pub(crate) decision_ids: Sequence,
-    pub(crate) record_ids: Sequence,
-    pub(crate) next_park: u64,
+    totals: Totals,
+    lease_ids: Sequence,
+    decision_ids: Sequence,
+    record_ids: Sequence,
+    next_park: u64,
     /// When each lease ends by itself.
-    pub(crate) lease_ends: Line<(Instant, LeaseId)>,
+    lease_ends: Line<(Instant, LeaseId)>,
     /// When each parked request's wait is spent.
-    pub(crate) park_ends: Line<(Instant, ParkId)>,
+    park_ends: Line<(Instant, ParkId)>,
     /// All other deadlines.
-    pub(crate) timers: BTreeSet<(Instant, Timer)>,
+    timers: BTreeSet<(Instant, Timer)>,
     /// What `timers` holds for each pool.
-    pub(crate) pool_timers: Vec<Option<Instant>>,
+    pool_timers: Vec<Option<Instant>>,
     /// Pools in which somebody who waits may be able to go, by id.
     woken: Vec<PoolId>,
-    pub(crate) outputs: VecDeque<Output>,
-    pub(crate) now: Instant,
+    outputs: VecDeque<Output>,
+    /// Bypass, drain and level as they were announced last.
+    announced_mode: (bool, bool, Level),
+    now: Instant,
     steps: u64,
 }
 
@@ -188,10 +202,13 @@ impl Engine {
             pool_timers: Vec::new(),
             woken: Vec::new(),
             outputs: VecDeque::new(),
+            announced_mode: (false, false, Level::Normal),
             now: Instant::ZERO,
             steps: 0,
         };
         engine.obey(policy);
+        // What there is at the start is in the snapshot; orders are changes.
+        engine.outputs.clear();
         Ok(engine)
     }
 
@@ -205,7 +222,7 @@ impl Engine {
             Input::Release { session, lease } => self.release(session, lease),
             Input::Renew { session, lease, idle } => self.renew(session, lease, idle),
             Input::Move { session, request, lease } => self.relocate(session, request, lease),
-            Input::MemberReport { pool, member, news } => self.hear(pool, member, news),
+            Input::MemberReport { session, pool, member, news } => self.hear(session, pool, member, news),
             Input::MemberOrder { pool, member, order } => self.order_member(pool, member, order),
             Input::Register(held) => self.register(held),
             Input::SessionLost { session } => self.lose_session(session),
@@ -243,27 +260,27 @@ impl Engine {
     }
 
     /// Something changed in a pool that may let somebody go.
-    pub(crate) fn wake(&mut self, pool: PoolId) {
+    fn wake(&mut self, pool: PoolId) {
         if let Err(at) = self.woken.binary_search(&pool) {
             self.woken.insert(at, pool);
         }
     }
 
     /// Something changed that may let somebody go anywhere.
-    pub(crate) fn wake_all(&mut self) {
+    fn wake_all(&mut self) {
         self.woken.clone_from(&self.order);
         self.woken.sort_unstable();
     }
 
     /// The candidates of a request, and the longest wait in its pool.
-    pub(crate) fn intern(&mut self, pool: PoolId, candidates: Vec<MemberId>) -> (SetId, Duration) {
+    fn intern(&mut self, pool: PoolId, candidates: Vec<MemberId>) -> (SetId, Duration) {
         let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
         let pool = &mut self.pools[pool.index()];
         (pool.intern(candidates, ledger), pool.policy.max_wait)
     }
 
     /// Ends a step: grants what can be granted, and sets the pools' timers.
-    pub(crate) fn settle(&mut self) {
+    fn settle(&mut self) {
         while !self.woken.is_empty() {
             let id = self.woken.remove(0);
             let next = self.pools[id.index()].next_change();

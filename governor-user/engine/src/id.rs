@@ -45,6 +45,15 @@ pub struct PoolId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u32);
 
+/// A candidate set of one pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SetId(pub(crate) u32);
+
+impl SetId {
+    /// Every member of the pool.
+    pub(crate) const EVERYBODY: Self = Self(0);
+}
+
 impl PoolId {
     /// The id as an index.
     pub(crate) fn index(self) -> usize {

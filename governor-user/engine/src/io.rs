@@ -2,11 +2,13 @@
 //! counted, never panicked on.
 
 mod decision;
+mod member;
 mod output;
 mod request;
 
 pub use decision::{Decision, Numbers, Origin, Outcome, Reason};
-pub use output::{Grant, Output, RejectReason, RevokeReason};
+pub use member::{CoolingCause, MemberState};
+pub use output::{Context, EndCause, Grant, Output, Registration, RejectReason, WaitEnd};
 pub use request::{Acquire, Held, Kind, Level, MemberNews, MemberOrder, Parent, Priority, Work};
 
 use crate::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId};
@@ -38,7 +40,7 @@ pub enum Input {
         /// The lease.
         lease: LeaseId,
     },
-    /// The holder's guard is alive. An unknown id is answered by `Revoke` with [`RevokeReason::Unknown`].
+    /// The holder's guard is alive. An unknown id is answered by [`Output::UnknownLease`].
     Renew {
         /// The session.
         session: SessionId,
@@ -47,10 +49,10 @@ pub enum Input {
         /// Time since the lease last moved bytes, if tracked.
         idle: Option<Duration>,
     },
-    /// The member refused before the first byte: re-select once (A12). Answered by `Grant` with the same lease or by
-    /// `Shed`, after which the lease is over. If no other candidate has a slot it waits (`Parked`) before all others, for
+    /// The member refused before the first byte: re-select once (A12). Answered by `Moved` with the same lease or by
+    /// `Refused`, after which the lease is over. If no other candidate has a slot it waits (`Parked`) before all others, for
     /// what is left of its first wait, and holds its lease and the old member's slot meanwhile; its key is not judged
-    /// again. A lease that ends while it waits is answered by `Reject`. `Reattach` leases cannot move.
+    /// again. A lease that ends while it waits is answered by `Rejected`. `Reattach` leases cannot move.
     Move {
         /// The session.
         session: SessionId,
@@ -61,6 +63,8 @@ pub enum Input {
     },
     /// News about a member.
     MemberReport {
+        /// The session that reports.
+        session: SessionId,
         /// The pool.
         pool: PoolId,
         /// The member.
@@ -94,14 +98,14 @@ pub enum Input {
         /// The session.
         session: SessionId,
     },
-    /// An operator ends the accounting of a lease. Answered by `Revoke` to its session.
+    /// An operator ends the accounting of a lease ([`EndCause::Revoked`]).
     Revoke {
         /// The lease.
         lease: LeaseId,
     },
     /// The holder goes idle: the slot goes back in this step, the lease stays and is renewed or ended like any other, and
-    /// counts nowhere until it is resumed (A14). Nothing is answered, but an unknown or foreign id is: by `Revoke` with
-    /// [`RevokeReason::Unknown`]. A lease that is suspended already, or waits to move, stays as it is.
+    /// counts nowhere until it is resumed (A14). Nothing is answered, but an unknown or foreign id is: by
+    /// [`Output::UnknownLease`]. A lease that is suspended already, or waits to move, stays as it is.
     Suspend {
         /// The session.
         session: SessionId,
@@ -109,9 +113,9 @@ pub enum Input {
         lease: LeaseId,
     },
     /// A suspended lease wants a slot again: admission like an `Acquire` of the same key, org, priority, traffic and
-    /// candidates, its old member preferred, without a deadline. Answered by `Grant` with the
-    /// same lease (its time runs anew and it may move once again), or by `Shed`, after which it is suspended still. If the
-    /// lease ends while this waits, and if it is not this session's, not suspended or resuming already: `Reject` with
+    /// candidates, its old member preferred, without a deadline. Answered by `Resumed` with the
+    /// same lease (its time runs anew and it may move once again), or by `Refused`, after which it is suspended still. If the
+    /// lease ends while this waits, and if it is not this session's, not suspended or resuming already: `Rejected` with
     /// [`RejectReason::NoSuchLease`].
     Resume {
         /// The session.
@@ -123,9 +127,9 @@ pub enum Input {
         /// Longest park, if shorter than the pool's. 0: never park.
         max_wait: Option<Duration>,
     },
-    /// The kernel closed the client's socket. A request that waits is over, answered by `Reject` with
+    /// The kernel closed the client's socket. A request that waits is over, answered by `Rejected` with
     /// [`RejectReason::ClientGone`], and never granted. A lease is announced to its holder once (`ClientGone`); if it is
-    /// flagged `ends_with_client` and not ended within `reclaim_grace`, it is taken back ([`RevokeReason::Reclaimed`]),
+    /// flagged `ends_with_client` and not ended within `reclaim_grace`, it is taken back ([`EndCause::Reclaimed`]),
     /// renewed or not. What is not there is counted as unknown.
     ClientGone {
         /// The session.

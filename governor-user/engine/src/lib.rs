@@ -5,22 +5,18 @@
 //! [`snapshot`] what it shows.
 #![forbid(unsafe_code)]
 
-mod admission;
 mod collections;
-mod deadline;
 mod engine;
 mod fairness;
 pub mod id;
 mod identity;
-mod invariants;
 pub mod io;
 mod leases;
+mod members;
 pub mod policy;
 mod pools;
-mod reload;
 pub mod snapshot;
 pub mod time;
-mod views;
 mod waiting;
 
 pub use engine::Engine;

@@ -1,6 +1,7 @@
 //! Read-only views for display and metrics. Built on demand, sorted, owned; never on the decision path.
 
 use crate::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, SessionId, SiteId, TrafficId};
+pub use crate::io::{CoolingCause, MemberState};
 use crate::io::{Kind, Level, Priority, Reason};
 use crate::policy::{FairShare, Mode, Override};
 use crate::time::{Duration, Instant};
@@ -171,33 +172,6 @@ pub struct MemberView {
     pub cooling: Option<CoolingCause>,
     /// An operator drained it at run time.
     pub drained: bool,
-}
-
-/// What a member cools for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CoolingCause {
-    /// A report that it answered 429.
-    RateLimited,
-    /// A report that it answered 529 or failed in transport.
-    Overloaded,
-    /// An operator's order.
-    Operator,
-}
-
-/// State of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberState {
-    /// Takes requests.
-    Up,
-    /// Takes none until then.
-    Cooling {
-        /// End of the cool-down.
-        until: Instant,
-    },
-    /// Takes none: it has no slots.
-    Off,
-    /// Takes none.
-    Draining,
 }
 
 /// One key in one pool, or all requests there that name none.

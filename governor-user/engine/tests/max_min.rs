@@ -1,12 +1,11 @@
 //! What `max-min` promises, one promise a test, through the engine's surface only.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use governor_engine::Engine;
 use governor_engine::id::{KeyId, LeaseId, MemberId, PoolId, RequestId, SessionId};
 use governor_engine::io::{Acquire, Decision, Input, Kind, Outcome, Output, Reason};
 use governor_engine::policy::{FairShare, Headroom, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
 use governor_engine::time::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet};
 
 const SESSION: SessionId = SessionId(1);
 const POOL: PoolId = PoolId(0);
@@ -75,24 +74,32 @@ impl World {
     fn learn(&mut self) {
         while let Some(output) = self.engine.poll_output() {
             match output {
-                Output::Grant(grant) => {
+                Output::Began(grant) => {
                     let (key, since) = self.asked.remove(&grant.request).expect("asked once");
-                    self.held.push((key, grant.lease.expect("counted work")));
+                    self.held.push((key, grant.lease));
                     self.granted.push((key, self.now.since(since)));
                 }
-                Output::Shed { request, decision, .. } => {
+                Output::Refused { request, decision, .. } => {
                     self.asked.remove(&request);
                     self.refused.push(decision);
                 }
                 Output::WouldHave { decision } => self.recorded.push(decision),
-                Output::Parked { .. } => {}
-                other @ (Output::Reject { .. }
+                Output::Parked { .. }
+                | Output::Unparked { .. }
+                | Output::Ended { .. }
+                | Output::LimitsChanged { .. } => {}
+                other @ (Output::Passed { .. }
+                | Output::Moved { .. }
+                | Output::Resumed(_)
+                | Output::Suspended { .. }
                 | Output::Registered { .. }
-                | Output::Revoke { .. }
+                | Output::UnknownLease { .. }
                 | Output::ClientGone { .. }
-                | Output::TierAsk { .. }) => {
-                    panic!("no part of these tests: {other:?}")
-                }
+                | Output::Rejected { .. }
+                | Output::TierAsk { .. }
+                | Output::SessionEnded { .. }
+                | Output::MemberChanged { .. }
+                | Output::ModeChanged { .. }) => panic!("no part of these tests: {other:?}"),
             }
         }
     }

@@ -126,26 +126,37 @@ impl<'a> World<'a> {
     fn carry_out(&mut self) {
         while let Some(output) = self.engine.poll_output() {
             match output {
-                Output::Grant(grant) => {
-                    let (Some(lease), Ok(index)) = (grant.lease, usize::try_from(grant.request.0)) else { continue };
+                Output::Began(grant) => {
+                    let Ok(index) = usize::try_from(grant.request.0) else { continue };
                     if !grant.waited.is_zero() {
                         *self.waited.entry(self.key(index)).or_default() += 1;
                     }
                     self.running += 1;
                     let runs = self.jobs.get(index).map_or(0, |job| job.runs);
-                    self.ends.insert((self.now.after(Duration::from_nanos(runs)), lease));
+                    self.ends.insert((self.now.after(Duration::from_nanos(runs)), grant.lease));
                 }
-                Output::Shed { request, .. } => {
+                Output::Refused { request, .. } => {
                     let key = usize::try_from(request.0).ok().and_then(|index| self.key(index));
                     *self.refused.entry(key).or_default() += 1;
                 }
-                Output::Parked { .. }
-                | Output::Reject { .. }
+                // A replay only asks and releases.
+                Output::Passed { .. }
+                | Output::Moved { .. }
+                | Output::Resumed(_)
+                | Output::Suspended { .. }
+                | Output::Ended { .. }
                 | Output::Registered { .. }
-                | Output::Revoke { .. }
+                | Output::UnknownLease { .. }
                 | Output::ClientGone { .. }
+                | Output::Parked { .. }
+                | Output::Unparked { .. }
+                | Output::Rejected { .. }
+                | Output::WouldHave { .. }
                 | Output::TierAsk { .. }
-                | Output::WouldHave { .. } => {}
+                | Output::SessionEnded { .. }
+                | Output::MemberChanged { .. }
+                | Output::LimitsChanged { .. }
+                | Output::ModeChanged { .. } => {}
             }
         }
     }

@@ -295,8 +295,6 @@ impl Driver {
                 self.limits_stale = true;
                 self.sessions.remove(&session);
                 self.lost.remove(&session);
-                self.clients.lost(session);
-                self.note_gone(session, now);
                 self.parts.engine.handle_input(Input::SessionGone { session }, now);
             }
             Message::Report(report) => self.heed(report, now),

@@ -1,9 +1,8 @@
-//! What the driver tells the recorder of demand, and when what waits for the disk goes there.
+//! The recorder of demand as a subscriber, and when what waits for the disk goes there.
 
 use crate::driver::event_loop::{Driver, FLUSH_EVERY};
 use crate::process::clock;
-use governor_engine::id::{KeyId, LeaseId, OrgId, SessionId};
-use governor_engine::io::{Acquire, Grant, Parent};
+use governor_engine::io::{Acquire, Context, EndCause, Output, Parent};
 use governor_engine::time::Instant;
 
 /// Slots of the lease table that recorded demand and the checkpoint each look at in one iteration of the loop.
@@ -21,39 +20,48 @@ impl Driver {
         self.parts.demand.asked(ask, pool, now);
     }
 
-    pub(crate) fn note_granted(&mut self, grant: &Grant) {
-        if let Some(lease) = grant.lease {
-            self.open_segment(self.now);
-            self.parts.demand.granted(grant.session, grant.request, lease, self.now);
+    /// Takes an order to the recorder of demand.
+    pub(super) fn record_demand(&mut self, order: &Output) {
+        match order {
+            Output::Began(grant) | Output::Resumed(grant) => {
+                self.open_segment(grant.context.at);
+                let Context { at, session, .. } = grant.context;
+                self.parts.demand.granted(session, grant.request, grant.lease, at);
+            }
+            Output::Registered { old, new: Some(new), .. } => {
+                self.open_segment(new.context.at);
+                // One that is suspended does not run.
+                if !new.suspended {
+                    let pool = self.parts.engine.pool_name(new.context.pool).unwrap_or_default();
+                    self.parts.demand.held(*old, new, pool);
+                }
+            }
+            // The end of the session says it for all of its leases.
+            Output::Ended { cause: EndCause::SessionGone, .. } => {}
+            Output::Ended { context, lease, .. } | Output::Suspended { context, lease, .. } => {
+                self.open_segment(context.at);
+                self.parts.demand.ended(*lease, context.at);
+            }
+            Output::SessionEnded { at, session } => {
+                self.open_segment(*at);
+                self.parts.demand.gone(*session, *at);
+            }
+            // A lease that moves runs on, and what is refused or waits was recorded when it came.
+            Output::Passed { .. }
+            | Output::Moved { .. }
+            | Output::Registered { new: None, .. }
+            | Output::UnknownLease { .. }
+            | Output::ClientGone { .. }
+            | Output::Parked { .. }
+            | Output::Unparked { .. }
+            | Output::Refused { .. }
+            | Output::Rejected { .. }
+            | Output::WouldHave { .. }
+            | Output::TierAsk { .. }
+            | Output::MemberChanged { .. }
+            | Output::LimitsChanged { .. }
+            | Output::ModeChanged { .. } => {}
         }
-    }
-
-    pub(crate) fn note_held(
-        &mut self,
-        session: SessionId,
-        old: u64,
-        new: LeaseId,
-        (key, org): (Option<KeyId>, Option<OrgId>),
-        now: Instant,
-    ) {
-        self.open_segment(now);
-        self.parts.checkpoint.touch(now);
-        let engine = &self.parts.engine;
-        let pool = engine.pool_of(new).and_then(|pool| engine.pool_name(pool)).unwrap_or_default();
-        self.parts.demand.held(session, old, new, (pool, key, org), now);
-    }
-
-    /// A lease runs no longer: it is over, or suspended.
-    pub(crate) fn note_ended(&mut self, lease: LeaseId, now: Instant) {
-        self.open_segment(now);
-        self.parts.demand.ended(lease, now);
-        self.parts.checkpoint.touch(now);
-    }
-
-    pub(crate) fn note_gone(&mut self, session: SessionId, now: Instant) {
-        self.open_segment(now);
-        self.parts.demand.gone(session, now);
-        self.parts.checkpoint.touch(now);
     }
 
     pub(crate) fn flush(&mut self, now: Instant) {

@@ -20,9 +20,6 @@ impl Driver {
         self.serve_waiting(now);
         if self.parts.engine.poll_timeout().is_some_and(|at| at <= now) {
             self.parts.engine.handle_timeout(now);
-            // A cool-down may be over, a lease too.
-            self.limits_stale = true;
-            self.parts.checkpoint.touch(now);
         }
         if self.parts.bypass.is_timed() && self.parts.bypass.take_expired(clock::wall_seconds()) {
             self.parts.audit.record(&event(ITSELF, "bypass", "", &"on", &"off", Some("its time is over".to_owned())));
@@ -35,7 +32,7 @@ impl Driver {
         self.tick_members(now);
         self.look_for_clients(now);
         self.deliver();
-        self.forget_ended_sessions(now);
+        self.forget_ended_sessions();
         self.publish_limits(now);
         self.show_page(now);
         self.send_queued();
@@ -107,13 +104,12 @@ impl Driver {
     }
 
     /// A session without a connection is kept while it holds leases: they may still be handed over.
-    fn forget_ended_sessions(&mut self, now: Instant) {
+    fn forget_ended_sessions(&mut self) {
         let engine = &self.parts.engine;
         let ended: Vec<SessionId> = self.lost.iter().copied().filter(|id| engine.leases_of(*id) == 0).collect();
         for session in ended {
             self.sessions.remove(&session);
             self.lost.remove(&session);
-            self.note_gone(session, now);
         }
     }
 }

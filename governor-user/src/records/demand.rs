@@ -8,7 +8,7 @@ use self::hot::Hot;
 use crate::naming;
 use crate::records::ring::{Ring, RingHealth, Segment, Segments};
 use governor_engine::id::{KeyId, LeaseId, OrgId, RequestId, SessionId};
-use governor_engine::io::{Acquire, Kind};
+use governor_engine::io::{Acquire, Context, Kind, Registration};
 use governor_engine::snapshot::LeaseView;
 use governor_engine::time::Instant;
 use serde::{Deserialize, Serialize};
@@ -132,6 +132,9 @@ struct Log {
     ring: Ring,
     hot: Hot,
     opening: Option<Opening>,
+    /// Records lost when it was looked last, and whether some were since the segment began.
+    lost: u64,
+    is_behind: bool,
 }
 
 /// What ran when the segment began is written in steps, so that no iteration of the loop does work for every lease.
@@ -160,6 +163,8 @@ impl Demand {
             ring: Ring::open(folder(state_dir), bytes),
             hot: Hot::default(),
             opening: None,
+            lost: 0,
+            is_behind: false,
         }))
     }
 
@@ -225,20 +230,14 @@ impl Demand {
         }
     }
 
-    /// A lease that was known as `old` is held by this session.
-    pub fn held(
-        &mut self,
-        session: SessionId,
-        old: u64,
-        new: LeaseId,
-        (pool, key, org): (&str, Option<KeyId>, Option<OrgId>),
-        now: Instant,
-    ) {
+    /// A lease of this pool that was known as `old` was registered.
+    pub fn held(&mut self, old: LeaseId, new: &Registration, pool: &str) {
+        let Context { at, session, key, org, .. } = new.context;
         self.write(|| Fact::Held {
-            t: now.0,
+            t: at.0,
             s: session.0,
-            o: old,
-            l: new.0,
+            o: old.0,
+            l: new.lease.0,
             p: pool.to_owned(),
             k: key.map(hex),
             g: org.map(org_hex),
@@ -285,9 +284,17 @@ impl Demand {
 }
 
 impl Log {
+    /// A segment from which records were lost says wrong things of what runs. It ends with the first flush after which none
+    /// are lost any more, and the next one begins with what runs then.
     fn flush(&mut self) {
         self.hot.settle(&mut self.ring);
         self.ring.flush();
+        let lost = std::mem::replace(&mut self.lost, self.ring.lost());
+        if self.lost != lost {
+            self.is_behind = true;
+        } else if std::mem::take(&mut self.is_behind) {
+            self.ring.end_segment();
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::naming;
 use governor_engine::id::PoolId;
-use governor_engine::io::Reason;
+use governor_engine::io::{Output, Reason};
 use governor_engine::time::{Duration, Instant};
 use std::collections::BTreeMap;
 
@@ -76,6 +76,15 @@ pub struct Rates {
 }
 
 impl Rates {
+    /// Takes an order: grants with a slot of their own, and refusals.
+    pub fn take(&mut self, order: &Output) {
+        if let Output::Began(grant) | Output::Resumed(grant) = order {
+            self.granted(grant.context.pool, grant.waited, grant.context.at);
+        } else if let Output::Refused { decision, .. } = order {
+            self.refused(decision.pool, decision.reason, decision.at);
+        }
+    }
+
     /// A grant with a slot of its own.
     pub fn granted(&mut self, pool: PoolId, waited: Duration, now: Instant) {
         self.note(pool, now, |counts| counts.grant(waited));

@@ -147,9 +147,20 @@ impl Ring {
         self.hand_over();
         let was_lost = std::mem::take(&mut self.is_lost);
         if self.is_full() || was_lost {
-            self.segment = 0;
-            self.chunk.opens = true;
+            self.end_segment();
         }
+    }
+
+    /// The next record begins a segment. Call it right after [`Self::flush`]: what was appended since would go with it.
+    pub fn end_segment(&mut self) {
+        self.segment = 0;
+        self.chunk.opens = true;
+    }
+
+    /// Records lost so far.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.shared.lost.load(Ordering::Relaxed)
     }
 
     fn hand_over(&mut self) {
@@ -170,7 +181,7 @@ impl Ring {
     pub fn health(&self) -> RingHealth {
         RingHealth {
             written: self.shared.written.load(Ordering::Relaxed),
-            lost: self.shared.lost.load(Ordering::Relaxed),
+            lost: self.lost(),
             failing: self.shared.failing.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }

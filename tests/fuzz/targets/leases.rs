@@ -80,9 +80,6 @@ impl World {
             0..=2 => self.acquire(session, pool, one, other),
             3 => {
                 self.put(Input::Release { session, lease });
-                if self.held.get(&lease) == Some(&session) {
-                    self.held.remove(&lease);
-                }
             }
             4 => self.put(Input::Renew { session, lease, idle: None }),
             5 => {
@@ -108,7 +105,7 @@ impl World {
             10 => {
                 let news = [MemberNews::Up, MemberNews::Overloaded, MemberNews::RateLimited { until: None }];
                 let news = news[usize::from(one) % 3];
-                self.put(Input::MemberReport { pool, member: MemberId(u32::from(other >> 1) % 2), news });
+                self.put(Input::MemberReport { session, pool, member: MemberId(u32::from(other >> 1) % 2), news });
             }
             _ => {
                 self.now = self.now.after(Duration::from_millis(u64::from(one) * 20));
@@ -117,9 +114,7 @@ impl World {
             }
         }
         let over: Vec<_> = self.held.keys().copied().filter(|lease| self.engine.holder(*lease).is_none()).collect();
-        // Only time ends a lease without telling: its session was lost, and its grace is over.
-        assert!(over.is_empty() || what % 12 == 11, "{over:?} ended in silence");
-        self.held.retain(|lease, _| !over.contains(lease));
+        assert!(over.is_empty(), "{over:?} ended in silence");
     }
 
     fn acquire(&mut self, session: SessionId, pool: PoolId, one: u8, other: u8) {
@@ -152,7 +147,6 @@ impl World {
 
     fn gone(&mut self, session: SessionId) {
         self.open.retain(|(of, _), _| *of != session);
-        self.held.retain(|_, of| *of != session);
         self.put(Input::SessionGone { session });
     }
 
@@ -164,40 +158,46 @@ impl World {
     fn hear(&mut self) {
         while let Some(output) = self.engine.poll_output() {
             match output {
-                Output::Grant(grant) => self.granted(&grant),
-                Output::Shed { session, request, .. } => {
-                    // A lease that cannot move is over; one that cannot be resumed is suspended still.
-                    let about = self.answered(1, session, request);
-                    if let Some(lease) = about.filter(|lease| self.engine.holder(*lease).is_none()) {
-                        self.held.remove(&lease);
-                    }
-                }
-                Output::Reject { session, request, .. } => drop(self.answered(2, session, request)),
-                Output::Revoke { session, lease, .. } => {
+                Output::Began(grant) | Output::Resumed(grant) | Output::Moved { grant, .. } => self.granted(&grant),
+                Output::Passed { context, request } => drop(self.answered(0, context.session, request)),
+                Output::Refused { request, decision } => drop(self.answered(1, decision.session, request)),
+                Output::Rejected { session, request, .. } => drop(self.answered(2, session, request)),
+                Output::Ended { context, lease, cause, .. } => {
                     self.seen.insert(3);
-                    // Whoever named a lease of another session is told that it is unknown.
-                    if self.held.get(&lease) == Some(&session) {
-                        self.held.remove(&lease);
-                    }
+                    let holder = self.held.remove(&lease);
+                    assert_eq!(
+                        holder,
+                        Some(context.session),
+                        "{lease:?} ended once, with {cause:?}, and for its holder"
+                    );
                 }
-                Output::Parked { session, request } => {
+                Output::Parked { context, request } => {
                     self.seen.insert(4);
-                    assert!(self.open.contains_key(&(session, request)), "parked after its answer");
+                    assert!(self.open.contains_key(&(context.session, request)), "parked after its answer");
                 }
                 Output::ClientGone { .. } => drop(self.seen.insert(5)),
-                Output::Registered { .. } | Output::TierAsk { .. } | Output::WouldHave { .. } => {}
+                Output::Suspended { .. }
+                | Output::Unparked { .. }
+                | Output::Registered { .. }
+                | Output::UnknownLease { .. }
+                | Output::WouldHave { .. }
+                | Output::TierAsk { .. }
+                | Output::SessionEnded { .. }
+                | Output::MemberChanged { .. }
+                | Output::LimitsChanged { .. }
+                | Output::ModeChanged { .. } => {}
             }
         }
     }
 
     fn granted(&mut self, grant: &Grant) {
-        let about = self.answered(0, grant.session, grant.request);
-        let Some(lease) = grant.lease else { return };
+        let (session, lease) = (grant.context.session, grant.lease);
+        let about = self.answered(0, session, grant.request);
         match about {
             Some(about) => assert_eq!(lease, about, "a lease goes on under its own id"),
             None => assert!(self.ever.insert(lease), "{lease:?} was used before"),
         }
-        self.held.insert(lease, grant.session);
+        self.held.insert(lease, session);
         self.seen.insert(10 + u8::from(about.is_some()) + 2 * u8::from(grant.waited > Duration::ZERO));
     }
 

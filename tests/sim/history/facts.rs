@@ -48,18 +48,20 @@ impl Facts {
     /// What the engine answered.
     pub(crate) fn learn(&mut self, outputs: &[Output]) {
         for output in outputs {
-            match output {
-                Output::Grant(grant) => {
-                    self.leases.extend(grant.lease.map(|lease| (grant.session, lease)));
-                    self.waiting.retain(|it| *it != (grant.session, grant.request));
-                }
-                Output::Parked { session, request } => self.waiting.push((*session, *request)),
-                Output::Shed { session, request, .. } | Output::Reject { session, request, .. } => {
-                    self.waiting.retain(|it| it != &(*session, *request));
-                }
-                Output::Registered { session, new, .. } => self.leases.extend(new.map(|lease| (*session, lease))),
-                Output::TierAsk { session, org } => self.asks.push((*session, *org)),
-                Output::Revoke { .. } | Output::ClientGone { .. } | Output::WouldHave { .. } => {}
+            if let Some(asked) = output.answers() {
+                self.waiting.retain(|it| *it != asked);
+            }
+            if let Some(grant) = output.grant() {
+                self.leases.push((grant.context.session, grant.lease));
+            }
+            if let Output::Parked { context, request } = output {
+                self.waiting.push((context.session, *request));
+            }
+            if let Output::Registered { session, new: Some(new), .. } = output {
+                self.leases.push((*session, new.lease));
+            }
+            if let Output::TierAsk { session, org } = output {
+                self.asks.push((*session, *org));
             }
         }
     }
@@ -106,7 +108,9 @@ impl Facts {
                 let (session, lease) = self.any_lease(session);
                 Input::Move { session, request: self.any_request(), lease }
             }
-            79..86 => Input::MemberReport { pool: self.any_pool(), member: self.any_member(), news: self.any_news() },
+            79..86 => {
+                Input::MemberReport { session, pool: self.any_pool(), member: self.any_member(), news: self.any_news() }
+            }
             86..89 => Input::Register(self.any_held(session)),
             89 => Input::SessionOpened { session },
             90..92 => Input::SessionLost { session },

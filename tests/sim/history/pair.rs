@@ -9,6 +9,7 @@ use governor_engine::policy::Policy;
 use governor_engine::time::{Duration, Instant};
 
 use super::Step;
+use super::mirror::Mirror;
 use crate::model::{Model, Shown};
 
 const EPOCH: u16 = 7;
@@ -16,6 +17,7 @@ const EPOCH: u16 = 7;
 pub(super) struct Pair {
     engine: Engine,
     model: Model,
+    mirror: Mirror,
     now: Instant,
     /// Requests that wait for their one terminal answer.
     unanswered: BTreeMap<(SessionId, RequestId), u32>,
@@ -23,8 +25,10 @@ pub(super) struct Pair {
 
 impl Pair {
     pub(super) fn new(policy: &Policy) -> Self {
+        let engine = Engine::new(policy.clone(), EPOCH).expect("generated policies are sound");
         Self {
-            engine: Engine::new(policy.clone(), EPOCH).expect("generated policies are sound"),
+            mirror: Mirror::of(&engine),
+            engine,
             model: Model::new(policy.clone(), EPOCH),
             now: Instant::ZERO,
             unanswered: BTreeMap::new(),
@@ -53,7 +57,9 @@ impl Pair {
         assert_eq!(outputs, expected, "engine (left) and reference (right) disagree");
         for output in &outputs {
             self.check(output);
+            self.mirror.read(output);
         }
+        self.mirror.compare(&self.engine);
         if let Some(input) = &step.input {
             self.excuse_answer(input);
         }
@@ -99,26 +105,18 @@ impl Pair {
     }
 
     fn check(&mut self, output: &Output) {
-        match output {
-            Output::Grant(grant) => self.answered(grant.session, grant.request),
-            Output::Shed { session, request, decision } => {
-                self.answered(*session, *request);
-                let n = decision.numbers;
-                assert_eq!(decision.outcome, Outcome::Shed);
-                let told = decision.retry_after;
-                assert!(told >= Duration::from_secs(1) && told.subsec_nanos() % 1_000_000 == 0, "{told:?}");
-                assert!(told <= Duration::from_secs(60) || decision.reason == Reason::AllCooling, "{told:?}");
-                if decision.reason == Reason::FairShare {
-                    assert!(n.capacity > 0, "{n:?}");
-                }
+        if let Some((session, request)) = output.answers() {
+            self.answered(session, request);
+        }
+        if let Output::Refused { decision, .. } = output {
+            let n = decision.numbers;
+            assert_eq!(decision.outcome, Outcome::Shed);
+            let told = decision.retry_after;
+            assert!(told >= Duration::from_secs(1) && told.subsec_nanos() % 1_000_000 == 0, "{told:?}");
+            assert!(told <= Duration::from_secs(60) || decision.reason == Reason::AllCooling, "{told:?}");
+            if decision.reason == Reason::FairShare {
+                assert!(n.capacity > 0, "{n:?}");
             }
-            Output::Reject { session, request, .. } => self.answered(*session, *request),
-            Output::Registered { .. }
-            | Output::Parked { .. }
-            | Output::Revoke { .. }
-            | Output::ClientGone { .. }
-            | Output::TierAsk { .. }
-            | Output::WouldHave { .. } => {}
         }
     }
 

@@ -1,9 +1,8 @@
 //! A request, and a lease that moves: understood, then answered.
 
 use governor_engine::id::{KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, TrafficId};
-use governor_engine::io::{Acquire, Grant, Kind, Output, Parent, Reason, RejectReason};
+use governor_engine::io::{Acquire, Context, Kind, Output, Parent, Reason, RejectReason};
 use governor_engine::policy::Anonymous;
-use governor_engine::time::Duration;
 
 use super::Answer;
 use super::Id;
@@ -35,19 +34,10 @@ impl Model {
         if let Some(Parent::Hop(id)) = self.parent(&a) {
             let parent = self.leases.iter().find(|l| l.id == id).unwrap();
             let member = parent.member.filter(|_| parent.pool == a.pool);
-            let (session, request, waited) = (a.session, a.request, Duration::ZERO);
-            return self.out.push(Output::Grant(Grant { session, request, lease: None, member, waited, moved: false }));
+            return self.pass(&a, member);
         }
         if a.kind == Kind::Exempt {
-            let (session, request, waited) = (a.session, a.request, Duration::ZERO);
-            return self.out.push(Output::Grant(Grant {
-                session,
-                request,
-                lease: None,
-                member: None,
-                waited,
-                moved: false,
-            }));
+            return self.pass(&a, None);
         }
         let who = self.identify(a.pool, a.key, a.org);
         if let Some(holder) = Self::class_holder(who) {
@@ -57,6 +47,13 @@ impl Model {
         }
         let w = self.understand(a, who);
         self.begin(w);
+    }
+
+    /// It goes on without a lease, as it is named: it is counted nowhere.
+    fn pass(&mut self, a: &Acquire, member: Option<MemberId>) {
+        let (at, session, pool) = (self.now, a.session, a.pool);
+        let context = Context { at, session, pool, key: a.key, org: a.org, class: a.class, member };
+        self.out.push(Output::Passed { context, request: a.request });
     }
 
     /// What asks for a slot that it does not hold.

@@ -1,7 +1,11 @@
 //! Answers: grants, refusals and records, with their numbers.
 
+mod orders;
+
+pub(super) use orders::ShownMember;
+
 use governor_engine::id::{DecisionId, LeaseId, MemberId, PoolId, RequestId, SessionId};
-use governor_engine::io::{Decision, Grant, Numbers, Origin, Outcome, Output, Reason, RejectReason, RevokeReason};
+use governor_engine::io::{Decision, EndCause, Grant, Numbers, Origin, Outcome, Output, Reason, RejectReason, WaitEnd};
 use governor_engine::policy::Mode;
 use governor_engine::time::{Duration, Instant};
 
@@ -117,10 +121,10 @@ impl Model {
         let origin = self.origin_and_status(w, reason, origin, why);
         let mut decision = self.decision(w, id, Outcome::Shed, reason, origin);
         decision.retry_after = self.told(w, reason, origin.0, back, id);
-        self.out.push(Output::Shed { session: w.session, request: w.request, decision });
+        self.out.push(Output::Refused { request: w.request, decision });
         // A move that fails ends its lease; one that cannot resume stays suspended.
         if let Task::Move(lease) = w.task {
-            self.end_lease(lease);
+            self.end_lease(lease, EndCause::NotMoved);
         }
     }
 
@@ -142,17 +146,19 @@ impl Model {
     }
 
     pub(super) fn reject(&mut self, session: SessionId, request: RequestId, why: RejectReason) {
-        self.out.push(Output::Reject { session, request, why });
+        self.out.push(Output::Rejected { session, request, why });
     }
 
-    pub(super) fn say_revoke(&mut self, session: SessionId, lease: LeaseId, reason: RevokeReason) {
-        self.out.push(Output::Revoke { session, lease, reason });
+    pub(super) fn say_unknown(&mut self, session: SessionId, lease: LeaseId) {
+        self.out.push(Output::UnknownLease { session, lease });
     }
 
     pub(super) fn grant(&mut self, w: &Parked, member: Option<MemberId>) {
+        let mut from = None;
         let id = match w.task {
             Task::Move(id) => {
                 let lease = self.leases.iter_mut().find(|l| l.id == id).unwrap();
+                from = lease.member;
                 (lease.member, lease.relocated) = (member, true);
                 id
             }
@@ -190,20 +196,24 @@ impl Model {
                 id
             }
         };
-        let (session, request, waited) = (w.session, w.request, self.now.since(w.arrived));
-        let moved = matches!(w.task, Task::Move(_));
-        self.out.push(Output::Grant(Grant { session, request, lease: Some(id), member, waited, moved }));
+        let context = self.context(w.session, w.pool, w.who, member);
+        let grant = Grant { context, request: w.request, lease: id, waited: self.now.since(w.arrived) };
+        self.out.push(match w.task {
+            Task::New => Output::Began(grant),
+            Task::Move(_) => Output::Moved { grant, from },
+            Task::Resume(_) => Output::Resumed(grant),
+        });
     }
 
     /// Takes the lease off the list; a request that waits for it is over.
-    pub(super) fn end_lease(&mut self, id: LeaseId) -> Option<Lease> {
+    pub(super) fn end_lease(&mut self, id: LeaseId, cause: EndCause) -> Option<Lease> {
         let at = self.leases.iter().position(|l| l.id == id)?;
-        let lease = self.leases.remove(at);
-        let of_lease = |w: &Parked| matches!(w.task, Task::Move(it) | Task::Resume(it) if it == id);
-        if let Some(waiting) = self.parked.iter().position(of_lease) {
-            let w = self.parked.remove(waiting);
+        for w in self.take_parked(|w| matches!(w.task, Task::Move(it) | Task::Resume(it) if it == id)) {
+            self.say_unparked(&w, WaitEnd::Gone);
             self.reject(w.session, w.request, RejectReason::NoSuchLease);
         }
+        let lease = self.leases.remove(at);
+        self.say_ended(&lease, cause);
         if !lease.suspended {
             self.slot_is_back(lease.pool);
         }

@@ -1,7 +1,7 @@
 //! Time: what falls due, in which order, and what then happens.
 
 use governor_engine::id::{KeyId, LeaseId, PoolId, SessionId};
-use governor_engine::io::{Reason, RevokeReason};
+use governor_engine::io::{EndCause, Reason, WaitEnd};
 use governor_engine::time::Instant;
 
 use super::Answer;
@@ -33,10 +33,10 @@ impl Model {
     }
 
     /// When a lease ends by itself, and why.
-    pub(super) fn lease_end(lease: &Lease) -> (Instant, RevokeReason) {
+    pub(super) fn lease_end(lease: &Lease) -> (Instant, EndCause) {
         match lease.reclaimed {
-            Some(at) if at <= lease.expires => (at, RevokeReason::Reclaimed),
-            _ => (lease.expires, RevokeReason::Expired),
+            Some(at) if at <= lease.expires => (at, EndCause::Reclaimed),
+            _ => (lease.expires, EndCause::Expired),
         }
     }
 
@@ -45,16 +45,19 @@ impl Model {
         while let Some((_, due)) = self.due().into_iter().filter(|(at, _)| *at <= self.now).min() {
             match due {
                 Due::Lease(id) => {
-                    let lease = self.end_lease(id).unwrap();
-                    let reason = Self::lease_end(&lease).1;
-                    if reason == RevokeReason::Reclaimed {
+                    let lease = self.leases.iter().find(|l| l.id == id).unwrap();
+                    let cause = Self::lease_end(lease).1;
+                    self.end_lease(id, cause);
+                    if cause == EndCause::Reclaimed {
                         self.revoked.push(id);
                     }
-                    self.say_revoke(lease.session, id, reason);
                 }
                 Due::Session(session) => self.session_gone(session),
                 Due::Override(key) => drop(self.overrides.remove(&key)),
-                Due::Pool(pool) => self.forget_past_cooldowns(pool),
+                Due::Pool(pool) => {
+                    self.forget_past_cooldowns(pool);
+                    self.say_members(pool, None);
+                }
                 Due::Park(order) => {
                     let at = self.parked.iter().position(|w| w.order == order).unwrap();
                     let waiter = self.parked.remove(at);
@@ -62,6 +65,7 @@ impl Model {
                         Answer::Go(_) => (Reason::PoolExhausted, None),
                         Answer::Not(reason, back) => (reason, back),
                     };
+                    self.say_unparked(&waiter, WaitEnd::Refused);
                     self.shed(&waiter, reason, None, back);
                 }
             }

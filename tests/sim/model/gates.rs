@@ -99,6 +99,6 @@ impl Model {
         (decision.numbers.limit, decision.numbers.limited) = limit;
         decision.retry_after = self.told(w, reason, by, None, id);
         debug_assert_eq!(decision.id, DecisionId(id));
-        self.out.push(Output::Shed { session: w.session, request: w.request, decision });
+        self.out.push(Output::Refused { request: w.request, decision });
     }
 }

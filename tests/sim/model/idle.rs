@@ -1,7 +1,7 @@
 //! Leases whose holder is idle, and work whose client is gone.
 
 use governor_engine::id::{LeaseId, RequestId, SessionId};
-use governor_engine::io::{Output, RejectReason, RevokeReason, Work};
+use governor_engine::io::{Output, RejectReason, WaitEnd, Work};
 use governor_engine::time::Duration;
 
 use super::Lease;
@@ -14,11 +14,13 @@ impl Model {
     pub(super) fn suspend(&mut self, session: SessionId, id: LeaseId) {
         let moving = self.parked.iter().any(|w| w.task == Task::Move(id));
         match self.leases.iter_mut().find(|l| l.id == id && l.session == session) {
-            None => self.say_revoke(session, id, RevokeReason::Unknown),
+            None => self.say_unknown(session, id),
             Some(lease) if !lease.suspended && !moving => {
                 lease.suspended = true;
-                let pool = lease.pool;
-                self.slot_is_back(pool);
+                let lease = lease.clone();
+                let held = self.now.since(lease.granted);
+                self.out.push(Output::Suspended { context: self.context_of(&lease), lease: id, held });
+                self.slot_is_back(lease.pool);
             }
             Some(_) => {}
         }
@@ -61,7 +63,8 @@ impl Model {
         match work {
             Work::Request(request) => {
                 if let Some(at) = self.parked.iter().position(|w| (w.session, w.request) == (session, request)) {
-                    self.parked.remove(at);
+                    let w = self.parked.remove(at);
+                    self.say_unparked(&w, WaitEnd::Gone);
                     self.reject(session, request, RejectReason::ClientGone);
                 }
             }
@@ -71,7 +74,8 @@ impl Model {
                 if let Some(lease) = lease {
                     lease.client_gone = true;
                     lease.reclaimed = lease.ends_with_client.then_some(reclaimed);
-                    self.out.push(Output::ClientGone { session, lease: id });
+                    let lease = lease.clone();
+                    self.out.push(Output::ClientGone { context: self.context_of(&lease), lease: id });
                 }
             }
         }

@@ -1,13 +1,14 @@
 //! What the reference makes of each fact, but for requests and policies.
 
 use governor_engine::id::{LeaseId, MemberId, PoolId, SessionId};
-use governor_engine::io::{Held, Input, Kind, MemberNews, MemberOrder, Output, Reason, RevokeReason};
+use governor_engine::io::{
+    EndCause, Held, Input, Kind, MemberNews, MemberOrder, Output, Reason, Registration, WaitEnd,
+};
 use governor_engine::policy::{CLAIMS_WITHOUT_LIMIT, SUSPENDED_CLAIMS, TIER_TTL_MAX};
 use governor_engine::time::Instant;
 
 use super::Lease;
 use super::Model;
-use super::Parked;
 use super::Task;
 use super::index;
 
@@ -17,11 +18,13 @@ impl Model {
             Input::SessionOpened { session } => self.open_session(session),
             Input::Acquire(acquire) => self.acquire(acquire),
             Input::Cancel { session, request } => {
-                self.parked.retain(|w| (w.session, w.request) != (session, request));
+                for w in self.take_parked(|w| (w.session, w.request) == (session, request)) {
+                    self.say_unparked(&w, WaitEnd::Cancelled);
+                }
             }
             Input::Release { session, lease } => {
                 if self.leases.iter().any(|l| l.id == lease && l.session == session) {
-                    let lease = self.end_lease(lease).unwrap();
+                    let lease = self.end_lease(lease, EndCause::Released).unwrap();
                     if lease.suspended {
                         return;
                     }
@@ -34,18 +37,18 @@ impl Model {
                 let expires = self.now.after(self.node.lease_ttl);
                 match self.leases.iter_mut().find(|l| l.id == lease && l.session == session) {
                     Some(lease) => lease.expires = expires,
-                    None => self.say_revoke(session, lease, RevokeReason::Unknown),
+                    None => self.say_unknown(session, lease),
                 }
             }
             Input::Move { session, request, lease } => self.relocate(session, request, lease),
-            Input::MemberReport { pool, member, news } => self.report(pool, member, news),
+            Input::MemberReport { session, pool, member, news } => self.report(session, pool, member, news),
             Input::MemberOrder { pool, member, order } => self.order_member(pool, member, order),
             Input::Register(held) => self.register(held),
             Input::SessionLost { session } => {
                 if self.node.session_grace.is_zero() {
                     return self.session_gone(session);
                 }
-                self.parked.retain(|w| w.session != session);
+                self.drop_parked(session);
                 let grace = self.now.after(self.node.session_grace);
                 if let Some(state) = self.sessions.get_mut(&session) {
                     state.get_or_insert(grace);
@@ -53,15 +56,17 @@ impl Model {
             }
             Input::SessionGone { session } => self.session_gone(session),
             Input::Revoke { lease } => {
-                if let Some(ended) = self.end_lease(lease) {
+                if self.end_lease(lease, EndCause::Revoked).is_some() {
                     self.revoked.push(lease);
-                    self.say_revoke(ended.session, lease, RevokeReason::Operator);
                 }
             }
             Input::Suspend { session, lease } => self.suspend(session, lease),
             Input::Resume { session, request, lease, max_wait } => self.resume(session, request, lease, max_wait),
             Input::ClientGone { session, work } => self.client_gone(session, work),
-            Input::OverloadChanged { level } => self.level = level,
+            Input::OverloadChanged { level } => {
+                self.level = level;
+                self.say_mode();
+            }
             Input::TierIs { session, org, class, ttl } => {
                 // Believed once, of the session that was asked.
                 let until = self.now.after(ttl.min(TIER_TTL_MAX));
@@ -71,7 +76,10 @@ impl Model {
                 }
             }
             Input::Override { key, with } => self.set_override(key, with),
-            Input::Bypass { on } => self.bypass = on,
+            Input::Bypass { on } => {
+                self.bypass = on;
+                self.say_mode();
+            }
             Input::Drain { on } => self.drain(on),
             Input::PolicyChanged(policy) => {
                 if policy.check().is_ok() {
@@ -86,22 +94,32 @@ impl Model {
     }
 
     pub(super) fn session_gone(&mut self, session: SessionId) {
-        self.parked.retain(|w| w.session != session);
+        self.drop_parked(session);
         let held: Vec<LeaseId> = self.leases.iter().filter(|l| l.session == session).map(|l| l.id).collect();
         for lease in held {
-            self.end_lease(lease);
+            self.end_lease(lease, EndCause::SessionGone);
         }
-        self.sessions.remove(&session);
+        if self.sessions.remove(&session).is_some() {
+            self.out.push(Output::SessionEnded { at: self.now, session });
+        }
     }
 
-    pub(super) fn report(&mut self, pool: PoolId, member: MemberId, news: MemberNews) {
+    fn drop_parked(&mut self, session: SessionId) {
+        for w in self.take_parked(|w| w.session == session) {
+            self.say_unparked(&w, WaitEnd::Gone);
+        }
+    }
+
+    pub(super) fn report(&mut self, session: SessionId, pool: PoolId, id: MemberId, news: MemberNews) {
         let now = self.now;
         let Some(pool_state) = self.pools.get_mut(index(pool.0)) else { return };
         let (default, short) = (pool_state.policy.rate_limited_cooldown, pool_state.policy.overloaded_cooldown);
         let last = now.after(pool_state.policy.max_cooldown);
-        let Some(member) = pool_state.members.get_mut(index(member.0)) else { return };
+        let Some(member) = pool_state.members.get_mut(index(id.0)) else { return };
+        let mut cut = None;
         match news {
             MemberNews::RateLimited { until } => {
+                cut = until.filter(|at| *at > last).map(|at| at.since(now));
                 let until = until.filter(|at| *at > now).unwrap_or_else(|| now.after(default)).min(last);
                 member.rate_limited = Some(member.rate_limited.map_or(until, |at| at.max(until)));
             }
@@ -112,6 +130,7 @@ impl Model {
             MemberNews::Up => (member.rate_limited, member.overloaded) = (None, None),
         }
         self.forget_past_cooldowns(pool);
+        self.say_members(pool, Some((session, id, cut)));
     }
 
     fn order_member(&mut self, pool: PoolId, member: MemberId, order: MemberOrder) {
@@ -123,16 +142,16 @@ impl Model {
             MemberOrder::Drain { on } => member.drained = on,
         }
         self.forget_past_cooldowns(pool);
+        self.say_members(pool, None);
     }
 
     /// What waits is refused, but for what holds a lease that moves.
     fn drain(&mut self, on: bool) {
         self.draining = on;
+        self.say_mode();
         if on {
-            let moves = |w: &Parked| matches!(w.task, Task::Move(_));
-            let (moving, over) = std::mem::take(&mut self.parked).into_iter().partition(moves);
-            self.parked = moving;
-            for w in over as Vec<Parked> {
+            for w in self.take_parked(|w| !matches!(w.task, Task::Move(_))) {
+                self.say_unparked(&w, WaitEnd::Refused);
                 self.shed(&w, Reason::Draining, None, None);
             }
         }
@@ -146,9 +165,10 @@ impl Model {
             let lost = sessions.get(&l.session).is_some_and(Option::is_some);
             l.id == held.lease && l.pool == held.pool && (l.session == held.session || lost)
         };
-        let mut unheard = false;
+        let (mut unheard, mut from) = (false, None);
         let new = if let Some(lease) = self.leases.iter_mut().find(takeable) {
             unheard = lease.client_gone && lease.session != held.session;
+            from = Some(lease.session);
             (lease.session, lease.expires) = (held.session, now.after(ttl));
             Some(lease.id)
         } else if self.pool(held.pool).is_none() || held.kind == Kind::Exempt || !self.believes(&held) {
@@ -186,11 +206,19 @@ impl Model {
             });
             Some(id)
         };
+        let new = new.and_then(|id| self.leases.iter().find(|l| l.id == id)).map(|l| Registration {
+            context: self.context_of(l),
+            lease: l.id,
+            granted: l.granted,
+            suspended: l.suspended,
+            from,
+        });
         self.out.push(Output::Registered { session: held.session, old: held.lease, new });
-        if let Some(lease) = new.filter(|_| unheard) {
-            self.out.push(Output::ClientGone { session: held.session, lease });
+        if let Some(Registration { context, lease, .. }) = new.filter(|_| unheard) {
+            self.out.push(Output::ClientGone { context, lease });
         }
     }
+
     /// A proxy's word for a lease that is not live: neither revoked nor an id of this run that was never handed out, and
     /// within the slots of the pool, all such leases together; suspended ones apart, at least 1,024 of them.
     fn believes(&self, held: &Held) -> bool {

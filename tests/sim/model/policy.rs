@@ -1,7 +1,7 @@
 //! A new policy, as a whole, and operators' settings for single keys.
 
 use governor_engine::id::{KeyId, LeaseId, PoolId};
-use governor_engine::io::{Reason, RejectReason, RevokeReason};
+use governor_engine::io::{EndCause, Reason, RejectReason, WaitEnd};
 use governor_engine::policy::{Override, Policy};
 use governor_engine::time::Instant;
 
@@ -73,20 +73,23 @@ impl Model {
                 member.overloaded = member.overloaded.map(|at| at.min(last)).filter(|at| *at > now);
                 member.ordered = member.ordered.filter(|at| *at > now);
             }
+            // By a policy everything may change that sessions have as limits.
+            let id = PoolId(u32::try_from(at).unwrap());
+            self.announced_capacities.remove(&id);
+            self.say_members(id, None);
         }
         for p in (0..self.pools.len()).filter(|p| !self.pools[*p].present).collect::<Vec<_>>() {
             let id = PoolId(u32::try_from(p).unwrap());
             let mut held: Vec<LeaseId> = self.leases.iter().filter(|l| l.pool == id).map(|l| l.id).collect();
             held.sort();
             for lease in held {
-                let ended = self.end_lease(lease).unwrap();
-                self.say_revoke(ended.session, lease, RevokeReason::PoolGone);
+                self.end_lease(lease, EndCause::PoolGone);
             }
-            let (gone, rest) = std::mem::take(&mut self.parked).into_iter().partition(|w| w.pool == id);
-            self.parked = rest;
-            for w in gone as Vec<Parked> {
+            for w in self.take_parked(|w| w.pool == id) {
+                self.say_unparked(&w, WaitEnd::Gone);
                 self.reject(w.session, w.request, RejectReason::UnknownPool);
             }
+            self.say_members(id, None);
         }
     }
 
@@ -111,9 +114,8 @@ impl Model {
                 self.overrides.insert(key, over);
                 if over.suspend {
                     let of_key = |w: &Parked| w.who.named() == Some(key) && !matches!(w.task, Task::Move(_));
-                    let (over, rest) = std::mem::take(&mut self.parked).into_iter().partition(of_key);
-                    self.parked = rest;
-                    for w in over as Vec<Parked> {
+                    for w in self.take_parked(of_key) {
+                        self.say_unparked(&w, WaitEnd::Refused);
                         self.shed(&w, Reason::Suspended, None, None);
                     }
                 }

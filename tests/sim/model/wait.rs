@@ -91,7 +91,7 @@ impl Model {
     pub(super) fn park(&mut self, mut w: Parked) {
         w.order = self.next_park;
         self.next_park += 1;
-        self.out.push(Output::Parked { session: w.session, request: w.request });
+        self.out.push(Output::Parked { context: self.context_asking(&w), request: w.request });
         self.parked.push(w);
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use governor_engine::id::PoolId;
-use governor_engine::io::{Kind, Reason};
+use governor_engine::io::{Kind, Reason, WaitEnd};
 use governor_engine::policy::FairShare;
 
 use super::Answer;
@@ -49,13 +49,16 @@ impl Model {
                 let w = self.parked.remove(at);
                 if self.bypass {
                     let member = self.bypass_member(&w);
+                    self.say_unparked(&w, WaitEnd::Granted);
                     self.grant(&w, member);
                 } else if self.deadline_is_hopeless(&w) {
+                    self.say_unparked(&w, WaitEnd::Refused);
                     self.shed(&w, Reason::PoolExhausted, None, None);
                 } else if let Answer::Go(member) = self.judge(&w) {
                     if !w.recorded {
                         self.observe(&w);
                     }
+                    self.say_unparked(&w, WaitEnd::Granted);
                     self.grant(&w, member);
                 }
             }

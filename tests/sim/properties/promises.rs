@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use governor_engine::id::KeyId;
-use governor_engine::io::{Acquire, Input, Kind, Output, Reason};
+use governor_engine::io::{Acquire, EndCause, Input, Kind, Output, Reason};
 use governor_engine::policy::{Anonymous, FairShare, Mode};
 use governor_engine::snapshot::PoolView;
 
@@ -28,8 +28,8 @@ fn no_grant_lifts_a_member_above_its_slots_or_ordinary_leases_above_capacity() {
         }
         let leases = watch.engine.leases();
         for (asked, answer) in &watch.answered {
-            let Output::Grant(grant) = answer else { continue };
-            let Some(lease) = leases.iter().find(|lease| Some(lease.lease) == grant.lease) else { continue };
+            let Some(grant) = answer.grant() else { continue };
+            let Some(lease) = leases.iter().find(|lease| lease.lease == grant.lease) else { continue };
             let Some(pool) = watch.pool(lease.pool) else { continue };
             let Some(member) = pool.members.iter().find(|member| Some(member.member) == lease.member) else { continue };
             if member.in_flight > member.slots {
@@ -51,7 +51,7 @@ fn a_share_refusal_implies_that_only_the_headroom_is_left() {
             return Ok(());
         }
         for output in outputs {
-            let (Output::Shed { decision, .. } | Output::WouldHave { decision }) = output else { continue };
+            let (Output::Refused { decision, .. } | Output::WouldHave { decision }) = output else { continue };
             let name = watch.pool(decision.pool).map(|pool| pool.name);
             let policy = watch.policy.pools.iter().find(|pool| Some(&pool.name) == name.as_ref());
             let Some(FairShare::MaxMin { headroom: of }) = policy.map(|pool| pool.fair_share) else { continue };
@@ -73,7 +73,7 @@ fn is_another_policy(input: Option<&Input>) -> bool {
 fn nobody_is_refused_below_its_floor_by_the_share_test() {
     after_every_step(|_, _, outputs| {
         for output in outputs {
-            let (Output::Shed { decision, .. } | Output::WouldHave { decision }) = output else { continue };
+            let (Output::Refused { decision, .. } | Output::WouldHave { decision }) = output else { continue };
             let n = decision.numbers;
             if decision.reason == Reason::FairShare && n.unit_in_flight < n.floor {
                 return Err(format!("{n:?}"));
@@ -90,7 +90,7 @@ fn a_newcomer_is_never_refused_by_its_share() {
             return Ok(());
         }
         for output in outputs {
-            let (Output::Shed { decision, .. } | Output::WouldHave { decision }) = output else { continue };
+            let (Output::Refused { decision, .. } | Output::WouldHave { decision }) = output else { continue };
             let name = watch.pool(decision.pool).map(|pool| pool.name);
             let policy = watch.policy.pools.iter().find(|pool| Some(&pool.name) == name.as_ref());
             let Some(policy) = policy.filter(|pool| pool.fair_share != FairShare::Off) else { continue };
@@ -154,19 +154,27 @@ fn is_eligible(watch: &Watch, pool: &PoolView, acquire: &Acquire) -> bool {
 fn a_lease_ends_only_by_its_holder_its_time_its_session_or_an_operator() {
     after_every_step(|watch, input, outputs| {
         let leases = watch.engine.leases();
-        let by_order = |id| outputs.iter().any(|output| matches!(output, Output::Revoke { lease, .. } if *lease == id));
-        let by_holder = |id| {
-            let released = matches!(input, Some(Input::Release { lease, .. }) if *lease == id);
-            // A move that finds no other member ends its lease, at once or when its wait is over or hopeless.
-            released || outputs.iter().any(|output| matches!(output, Output::Shed { .. }))
-        };
-        let by_session = |session| {
-            watch.lost.contains(&session)
-                || matches!(input, Some(Input::SessionGone { session: gone } | Input::SessionLost { session: gone }) if *gone == session)
-        };
         for lease in watch.before.iter().filter(|lease| !leases.iter().any(|left| left.lease == lease.lease)) {
-            if !by_order(lease.lease) && !by_holder(lease.lease) && !by_session(lease.session) {
-                return Err(format!("{lease:?} is gone"));
+            let cause = outputs.iter().find_map(|output| match output {
+                Output::Ended { lease: id, cause, .. } if *id == lease.lease => Some(*cause),
+                _ => None,
+            });
+            let is_right = match (cause, input) {
+                (Some(EndCause::Released), Some(Input::Release { lease: id, .. })) => *id == lease.lease,
+                (Some(EndCause::Revoked), Some(Input::Revoke { lease: id })) => *id == lease.lease,
+                (Some(EndCause::PoolGone), input) => is_another_policy(input),
+                (
+                    Some(EndCause::SessionGone),
+                    Some(Input::SessionGone { session } | Input::SessionLost { session }),
+                ) => *session == lease.session || watch.lost.contains(&lease.session),
+                (Some(EndCause::SessionGone), _) => watch.lost.contains(&lease.session),
+                // A move that finds no other member ends its lease, at once or when its wait is over or hopeless.
+                (Some(EndCause::NotMoved), _) => outputs.iter().any(|output| matches!(output, Output::Refused { .. })),
+                (Some(EndCause::Expired | EndCause::Reclaimed), _) => lease.expires <= watch.now,
+                (Some(EndCause::Released | EndCause::Revoked) | None, _) => false,
+            };
+            if !is_right {
+                return Err(format!("{lease:?} is gone: {cause:?}"));
             }
         }
         Ok(())

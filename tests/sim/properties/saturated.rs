@@ -83,18 +83,26 @@ impl Crowd {
         self.engine.handle_input(input, self.now);
         while let Some(output) = self.engine.poll_output() {
             match output {
-                Output::Grant(grant) => {
+                Output::Began(grant) => {
                     let asker = self.asked.remove(&grant.request).expect("asked once");
-                    self.held.push((asker, grant.lease.expect("counted work")));
+                    self.held.push((asker, grant.lease));
                 }
-                Output::Parked { .. } => {}
-                other @ (Output::Shed { .. }
-                | Output::Reject { .. }
+                Output::Parked { .. } | Output::Unparked { .. } | Output::Ended { .. } => {}
+                other @ (Output::Passed { .. }
+                | Output::Moved { .. }
+                | Output::Resumed(_)
+                | Output::Suspended { .. }
                 | Output::Registered { .. }
-                | Output::Revoke { .. }
+                | Output::UnknownLease { .. }
                 | Output::ClientGone { .. }
+                | Output::Refused { .. }
+                | Output::Rejected { .. }
+                | Output::WouldHave { .. }
                 | Output::TierAsk { .. }
-                | Output::WouldHave { .. }) => panic!("no part of these tests: {other:?}"),
+                | Output::SessionEnded { .. }
+                | Output::MemberChanged { .. }
+                | Output::LimitsChanged { .. }
+                | Output::ModeChanged { .. }) => panic!("no part of these tests: {other:?}"),
             }
         }
     }

@@ -28,6 +28,8 @@ pub(crate) struct Watch {
     /// Sessions whose connection was broken before the step.
     pub(crate) lost: BTreeSet<SessionId>,
     losing: BTreeSet<SessionId>,
+    /// The time of the step.
+    pub(crate) now: Instant,
 }
 
 /// Runs `check` after every step of every history with the fact and the answers; what it says is wrong fails the test.
@@ -61,11 +63,13 @@ impl Watch {
             before: vec![],
             lost: BTreeSet::new(),
             losing: BTreeSet::new(),
+            now: Instant::ZERO,
         }
     }
 
     fn take(&mut self, input: Option<Input>, now: Instant) -> Vec<Output> {
         self.before = self.engine.leases();
+        self.now = self.now.max(now);
         self.lost.clone_from(&self.losing);
         match input.clone() {
             Some(input) => self.engine.handle_input(input, now),
@@ -90,7 +94,7 @@ impl Watch {
         let outputs: Vec<Output> = std::iter::from_fn(|| self.engine.poll_output()).collect();
         self.answered.clear();
         for output in &outputs {
-            let asked = answered(output).and_then(|asked| self.waiting.remove(&asked));
+            let asked = output.answers().and_then(|asked| self.waiting.remove(&asked));
             self.answered.extend(asked.map(|asked| (asked, output.clone())));
         }
         outputs
@@ -106,19 +110,6 @@ impl Watch {
             |lease: &LeaseView| lease.member.is_none_or(|id| pool.members.iter().any(|m| m.member == id && is_up(m)));
         let leases = self.engine.leases();
         leases.into_iter().filter(|lease| lease.pool == pool.pool && !lease.suspended && up(lease)).collect()
-    }
-}
-
-fn answered(output: &Output) -> Option<(SessionId, RequestId)> {
-    match output {
-        Output::Grant(grant) => Some((grant.session, grant.request)),
-        Output::Shed { session, request, .. } | Output::Reject { session, request, .. } => Some((*session, *request)),
-        Output::Parked { .. }
-        | Output::Registered { .. }
-        | Output::Revoke { .. }
-        | Output::ClientGone { .. }
-        | Output::TierAsk { .. }
-        | Output::WouldHave { .. } => None,
     }
 }
 

@@ -92,16 +92,26 @@ impl State {
         let mut answer = Answer::Granted;
         while let Some(output) = self.engine.poll_output() {
             match output {
-                Output::Shed { decision, .. } | Output::WouldHave { decision } => {
+                Output::Refused { decision, .. } | Output::WouldHave { decision } => {
                     answer = Answer::Decided(Box::new(self.in_words_of_a_record(decision)));
                 }
                 Output::Parked { .. } => answer = Answer::Waits,
-                Output::Grant(_)
-                | Output::Reject { .. }
+                Output::Began(_)
+                | Output::Passed { .. }
+                | Output::Moved { .. }
+                | Output::Resumed(_)
+                | Output::Suspended { .. }
+                | Output::Ended { .. }
+                | Output::Unparked { .. }
+                | Output::Rejected { .. }
                 | Output::Registered { .. }
-                | Output::Revoke { .. }
+                | Output::UnknownLease { .. }
                 | Output::ClientGone { .. }
-                | Output::TierAsk { .. } => {}
+                | Output::TierAsk { .. }
+                | Output::SessionEnded { .. }
+                | Output::MemberChanged { .. }
+                | Output::LimitsChanged { .. }
+                | Output::ModeChanged { .. } => {}
             }
         }
         answer
@@ -177,6 +187,7 @@ impl State {
         let cap = Entitlement { cap: Some(n.limit), ..Entitlement::default() };
         let fact = match reason {
             "all_cooling" => Input::MemberReport {
+                session: SESSION,
                 pool: POOL,
                 member: MEMBER,
                 news: MemberNews::RateLimited { until: Some(Instant::ZERO.after(HOUR)) },

@@ -260,12 +260,12 @@ impl<'a> World<'a> {
     fn carry_out(&mut self) {
         while let Some(output) = self.engine.poll_output() {
             match &output {
-                Output::Grant(grant) => {
+                Output::Began(grant) | Output::Moved { grant, .. } => {
                     let program = self.asked.remove(&grant.request).expect("asked");
-                    let place = grant.lease.zip(grant.member).expect("an ordinary lease");
-                    self.call_upstream(program, place);
+                    let member = grant.context.member.expect("an ordinary lease");
+                    self.call_upstream(program, (grant.lease, member));
                 }
-                Output::Shed { request, decision, .. } => {
+                Output::Refused { request, decision } => {
                     let program = self.asked.remove(request).expect("asked");
                     // Without the governor nobody measures a drain: clients have their own backoff and nothing else.
                     let told = if self.choice == Choice::None { Duration::ZERO } else { decision.retry_after };
@@ -275,14 +275,21 @@ impl<'a> World<'a> {
                     self.would_have += 1;
                     continue;
                 }
-                Output::Parked { .. } => {}
-                Output::Reject { .. }
+                Output::Parked { .. }
+                | Output::Unparked { .. }
+                | Output::Ended { .. }
+                | Output::MemberChanged { .. }
+                | Output::LimitsChanged { .. } => {}
+                Output::Passed { .. }
+                | Output::Resumed(_)
+                | Output::Suspended { .. }
+                | Output::Rejected { .. }
                 | Output::Registered { .. }
-                | Output::Revoke { .. }
+                | Output::UnknownLease { .. }
                 | Output::ClientGone { .. }
-                | Output::TierAsk { .. } => {
-                    panic!("no part of a workload: {output:?}")
-                }
+                | Output::TierAsk { .. }
+                | Output::SessionEnded { .. }
+                | Output::ModeChanged { .. } => panic!("no part of a workload: {output:?}"),
             }
             self.orders.push(output);
         }
@@ -302,7 +309,7 @@ impl<'a> World<'a> {
     fn call_upstream(&mut self, index: usize, (lease, member): (LeaseId, MemberId)) {
         if self.refuses(member) {
             let news = MemberNews::RateLimited { until: None };
-            self.engine.handle_input(Input::MemberReport { pool: POOL, member, news }, self.now);
+            self.engine.handle_input(Input::MemberReport { session: SESSION, pool: POOL, member, news }, self.now);
             if self.choice == Choice::None {
                 self.engine.handle_input(Input::Release { session: SESSION, lease }, self.now);
                 return self.fail_try(index, Duration::ZERO);

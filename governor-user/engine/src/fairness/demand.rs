@@ -5,7 +5,7 @@
 //! of those numbers up to it: a prefix of a Fenwick tree. One request more or less changes one of the numbers by one.
 //! Knows no capacity, no rule and nobody by name.
 
-use crate::fairness::entitle::Terms;
+use crate::identity::entitle::Terms;
 
 /// Terms nobody is on are kept at hand up to this many.
 const IDLE_TERMS: usize = 8;

@@ -1,10 +1,11 @@
 //! How many slots of each candidate set a unit can use: S of the fair-share rule. One whose work names members can use no
 //! more than those have, however much of it waits, and must not keep the slots of others empty. Knows no rule and no queue.
 
-use crate::fairness::set::{CandidateSet, SetId};
+use crate::fairness::set::CandidateSet;
 use crate::fairness::sets::{PoolLedger, Sets};
+use crate::id::SetId;
 use crate::identity::party::{Holder, Parties, PartyId};
-use crate::pools::member::Member;
+use crate::members::member::Member;
 
 impl Sets {
     /// A lease that runs, or a parked request that wants something, names `set`. Counted in it is already.

@@ -2,7 +2,7 @@
 //! and how many name each. Knows no member, no slot and no count of what is wanted.
 
 use crate::collections::table::Table;
-use crate::fairness::set::SetId;
+use crate::id::SetId;
 use crate::identity::party::PartyId;
 
 /// Emptied lists kept at hand, so that a unit that comes and goes allocates nothing.

@@ -4,8 +4,8 @@
 use crate::collections::slots::Slot;
 use crate::collections::table::Table;
 use crate::fairness::demand::Demand;
-use crate::fairness::entitle::Terms;
 use crate::id::MemberId;
+use crate::identity::entitle::Terms;
 use crate::identity::party::{Holder, Parties, PartyId};
 use crate::waiting::lane::Lane;
 use crate::waiting::park::{Ask, Door, ParkId};
@@ -13,15 +13,6 @@ use crate::waiting::stand::{LaneKey, Rank, Stand, Standings};
 
 /// Lanes nobody stands in are kept at hand up to this many.
 const IDLE_LANES: usize = 8;
-
-/// A candidate set of one pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct SetId(pub(crate) Slot);
-
-impl SetId {
-    /// Every member of the pool.
-    pub(crate) const EVERYBODY: Self = Self(0);
-}
 
 /// What one party has over a candidate set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

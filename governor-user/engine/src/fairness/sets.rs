@@ -2,19 +2,19 @@
 //! kept for a while and then forgotten, so that a client that names a new set each time costs work and not memory. Carries
 //! every change of a count to the sets it concerns.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use crate::collections::slots::{Slot, Slots};
-use crate::fairness::entitle::Terms;
 use crate::fairness::scope::Scopes;
-use crate::fairness::set::{CandidateSet, SetId};
+use crate::fairness::set::CandidateSet;
+use crate::id::SetId;
 use crate::id::{MemberId, PoolId};
+use crate::identity::entitle::Terms;
 use crate::identity::party::{Holder, Parties, PartyId};
 use crate::leases::lease::Lease;
-use crate::pools::member::Member;
-use crate::pools::traffic::Traffic;
+use crate::members::member::Member;
+use crate::members::traffic::Traffic;
 use crate::waiting::park::{Ask, Door, ParkId, Parked};
 use crate::waiting::stand::Standings;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Unreferenced sets kept warm per pool.
 const IDLE_SETS: usize = 64;

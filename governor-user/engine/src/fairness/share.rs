@@ -2,7 +2,7 @@
 //! of the rule comes to the same answer.
 
 use crate::fairness::demand::Demand;
-use crate::fairness::entitle::Terms;
+use crate::identity::entitle::Terms;
 use crate::policy::FairShare;
 
 /// What the rule is asked about one requester in one candidate set, before this admission.

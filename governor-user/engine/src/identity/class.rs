@@ -1,6 +1,5 @@
 //! Classes (plans) by index, stable by name. Knows no org and no key.
 
-use crate::engine::Engine;
 use crate::id::ClassId;
 use crate::policy::{ClassPolicy, Entitlement};
 
@@ -47,23 +46,14 @@ impl Classes {
         self.known.get(class.index()).filter(|class| class.present)
     }
 
-    fn find(&self, name: &str) -> Option<ClassId> {
+    /// The name of a class, also of one that left the policy.
+    pub(crate) fn name(&self, class: ClassId) -> Option<&str> {
+        self.known.get(class.index()).map(|class| class.policy.name.as_str())
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<ClassId> {
         let at = self.known.iter().position(|class| class.present && class.policy.name == name)?;
         u32::try_from(at).ok().map(ClassId)
-    }
-}
-
-impl Engine {
-    /// The class of this name.
-    #[must_use]
-    pub fn class_id(&self, name: &str) -> Option<ClassId> {
-        self.parties.classes.find(name)
-    }
-
-    /// The name of a class, also of one that left the policy.
-    #[must_use]
-    pub fn class_name(&self, class: ClassId) -> Option<&str> {
-        self.parties.classes.known.get(class.index()).map(|class| class.policy.name.as_str())
     }
 }
 

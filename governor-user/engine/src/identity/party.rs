@@ -2,14 +2,13 @@
 //! many of their requests count and what they are entitled to. One that has nothing left is forgotten. Requests without
 //! a key share one identity a pool, which is a key in all but its name. Knows nothing else of pools.
 
-use std::num::NonZeroU32;
-
 use crate::collections::slots::{Slot, Slots};
 use crate::collections::table::Table;
-use crate::fairness::entitle::{Entitled, Settings, Terms};
 use crate::id::{ClassId, KeyId, OrgId, PoolId};
 use crate::identity::class::Classes;
+use crate::identity::entitle::{Entitled, Settings, Terms};
 use crate::policy::Anonymous;
+use std::num::NonZeroU32;
 
 /// A key or an org.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,14 +3,11 @@
 
 use crate::collections::heap::Place;
 use crate::collections::slots::Slot;
-use crate::engine::Engine;
-use crate::fairness::set::SetId;
-use crate::fairness::sets::Ledger;
+use crate::id::SetId;
 use crate::id::{LeaseId, MemberId, PoolId, SessionId, SiteId, TrafficId};
 use crate::identity::party::Holder;
-use crate::io::{Kind, MemberNews, MemberOrder, Output, Priority, RejectReason, RevokeReason};
-use crate::pools::pool::Seat;
-use crate::time::{Duration, Instant};
+use crate::io::{Kind, Priority};
+use crate::time::Instant;
 
 /// A live lease. There may be a hundred thousand: it is kept small.
 #[derive(Clone, Debug)]
@@ -50,6 +47,18 @@ pub(crate) struct Lease {
     pub(crate) timer: Place,
 }
 
+/// Where a lease counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    pub(crate) member: Option<MemberId>,
+    pub(crate) holder: Holder,
+    /// Where it may run.
+    pub(crate) set: SetId,
+    pub(crate) traffic: Option<TrafficId>,
+    /// It went through the ordinary door: it is neither re-attached nor a child.
+    pub(crate) ordinary: bool,
+}
+
 /// A point in time, or never, in the size of one: the end of time is never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment(Instant);
@@ -77,6 +86,11 @@ impl Lease {
     pub(crate) fn seat(&self) -> Seat {
         let ordinary = self.is_ordinary();
         Seat { member: self.member, holder: self.holder, set: self.set, traffic: self.traffic, ordinary }
+    }
+
+    /// What ends it first is that its client is gone.
+    pub(crate) fn ends_by_reclaim(&self) -> bool {
+        self.reclaimed.0 <= self.expires
     }
 
     /// When it ends by itself.
@@ -113,171 +127,5 @@ impl Claims {
             Claim::Running => &mut self.running,
             Claim::Suspended => &mut self.suspended,
         }
-    }
-}
-
-impl Engine {
-    /// A live lease.
-    pub(crate) fn lease(&self, id: LeaseId) -> Option<&Lease> {
-        self.leases.get(*self.lease_slots.get(&id)?)
-    }
-
-    pub(crate) fn lease_mut(&mut self, id: LeaseId) -> Option<&mut Lease> {
-        self.leases.get_mut(*self.lease_slots.get(&id)?)
-    }
-
-    /// A live lease of this session.
-    pub(crate) fn held(&mut self, session: SessionId, id: LeaseId) -> Option<&mut Lease> {
-        self.lease_mut(id).filter(|lease| lease.session == session)
-    }
-
-    /// Enters a lease, which takes over its request's set and holder, and counts it.
-    pub(crate) fn insert_lease(&mut self, lease: Lease) -> LeaseId {
-        let (id, session) = (lease.id, lease.session);
-        if let Some(claim) = lease.claim {
-            *self.pools[lease.pool.index()].claims.of(claim) += 1;
-        }
-        if lease.suspended {
-            self.suspended += 1;
-        } else {
-            self.parties.count(lease.holder);
-            self.pools[lease.pool.index()].enter(lease.seat(), &self.parties);
-            self.guarantee(lease.pool, lease.holder);
-        }
-        let end = lease.end();
-        let slot = self.leases.insert(lease);
-        self.lease_slots.insert(id, slot);
-        let leases = &mut self.leases;
-        self.lease_ends.insert((end, id), slot, |slot, place| leases[slot].timer = place);
-        self.hold(session, slot);
-        id
-    }
-
-    /// Takes a lease off every count and wakes who waits. The caller says why.
-    pub(crate) fn give_back(&mut self, id: LeaseId) -> Option<Lease> {
-        let slot = *self.lease_slots.get(&id)?;
-        if let Some(waits) = self.leases[slot].waits {
-            // What it wanted is over: the request is answered all the same.
-            self.reject_parked(waits, RejectReason::NoSuchLease);
-        }
-        self.lease_slots.remove(&id);
-        let lease = self.leases.remove(slot)?;
-        if let Some(claim) = lease.claim {
-            *self.pools[lease.pool.index()].claims.of(claim) -= 1;
-        }
-        let leases = &mut self.leases;
-        self.lease_ends.remove(slot, lease.timer, |slot, place| leases[slot].timer = place);
-        self.let_go(lease.session, slot);
-        if lease.suspended {
-            self.suspended -= 1;
-        } else {
-            self.vacate(&lease);
-        }
-        self.pools[lease.pool.index()].sets.release(lease.set);
-        self.parties.release(lease.holder);
-        Some(lease)
-    }
-
-    /// A lease's slot comes back.
-    pub(crate) fn vacate(&mut self, lease: &Lease) {
-        self.parties.discount(lease.holder);
-        let pool = &mut self.pools[lease.pool.index()];
-        pool.leave(lease.seat(), &self.parties);
-        pool.drain.record(self.now);
-        self.drain.record(self.now);
-        self.wake(lease.pool);
-    }
-
-    pub(crate) fn release(&mut self, session: SessionId, id: LeaseId) {
-        if self.held(session, id).is_none() {
-            self.totals.unknown += 1;
-            return;
-        }
-        if let Some(lease) = self.give_back(id) {
-            if !lease.suspended {
-                let pool = &mut self.pools[lease.pool.index()];
-                let length = self.now.since(lease.granted);
-                pool.service.record(length);
-                pool.counters.release(length);
-            }
-            self.totals.released += 1;
-        }
-    }
-
-    pub(crate) fn renew(&mut self, session: SessionId, id: LeaseId, idle: Option<Duration>) {
-        let now = self.now;
-        let Some(lease) = self.held(session, id) else { return self.say_unknown(session, id) };
-        if let Some(idle) = idle {
-            let moved = now.before(idle);
-            lease.moved = Moment::from(lease.moved.get().max(Some(moved)));
-        }
-        self.postpone(id);
-    }
-
-    /// A lease lives a ttl from now. A shorter ttl by a new policy holds from the next renewal.
-    pub(crate) fn postpone(&mut self, id: LeaseId) {
-        let expires = self.now.after(self.node.lease_ttl);
-        if let Some(lease) = self.lease_mut(id) {
-            lease.expires = expires;
-        }
-        self.reset_end(id);
-    }
-
-    /// A lease's end changed.
-    pub(crate) fn reset_end(&mut self, id: LeaseId) {
-        let Some(slot) = self.lease_slots.get(&id).copied() else { return };
-        let (place, end) = (self.leases[slot].timer, self.leases[slot].end());
-        let leases = &mut self.leases;
-        self.lease_ends.rerank(slot, place, (end, id), |slot, place| leases[slot].timer = place);
-    }
-
-    /// A lease's time is over: its ttl, or its client's grace.
-    pub(crate) fn expire(&mut self, id: LeaseId) {
-        let Some(lease) = self.give_back(id) else { return };
-        let reclaimed = lease.reclaimed.0 <= lease.expires;
-        self.totals.lose(lease.site, reclaimed);
-        if reclaimed {
-            self.totals.reclaimed += 1;
-            self.revoked.remember(id);
-            self.order_revoke(lease.session, id, RevokeReason::Reclaimed);
-        } else {
-            self.totals.expired += 1;
-            self.order_revoke(lease.session, id, RevokeReason::Expired);
-        }
-    }
-
-    pub(crate) fn revoke(&mut self, id: LeaseId) {
-        match self.give_back(id) {
-            Some(lease) => {
-                self.totals.revoked += 1;
-                self.revoked.remember(id);
-                self.order_revoke(lease.session, id, RevokeReason::Operator);
-            }
-            None => self.totals.unknown += 1,
-        }
-    }
-
-    pub(crate) fn order_revoke(&mut self, session: SessionId, lease: LeaseId, reason: RevokeReason) {
-        self.outputs.push_back(Output::Revoke { session, lease, reason });
-    }
-
-    /// Something came for a lease that is not there: its sender is told to forget it.
-    pub(crate) fn say_unknown(&mut self, session: SessionId, id: LeaseId) {
-        self.totals.unknown += 1;
-        self.order_revoke(session, id, RevokeReason::Unknown);
-    }
-
-    pub(crate) fn hear(&mut self, pool: PoolId, member: MemberId, news: MemberNews) {
-        let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
-        let Some(known) = self.pools.get_mut(pool.index()) else { return };
-        known.hear(member, news, self.now, ledger);
-        self.wake(pool);
-    }
-
-    pub(crate) fn order_member(&mut self, pool: PoolId, member: MemberId, order: MemberOrder) {
-        let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
-        let Some(known) = self.pools.get_mut(pool.index()) else { return };
-        known.order_member(member, order, self.now, ledger);
-        self.wake(pool);
     }
 }

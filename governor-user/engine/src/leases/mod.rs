@@ -1,7 +1,5 @@
 //! Leases from grant to end, and the sessions that hold them.
 
 pub(crate) mod lease;
-pub(crate) mod relocate;
 pub(crate) mod revoked;
 pub(crate) mod session;
-pub(crate) mod suspend;

@@ -1,9 +1,8 @@
 //! Leases that were revoked: the last few thousand, so that their holders cannot bring them back by registering them.
 
-use std::collections::{BTreeSet, VecDeque};
-
 use crate::id::LeaseId;
 use crate::policy::REVOKED_REMEMBERED;
+use std::collections::{BTreeSet, VecDeque};
 
 /// The last [`REVOKED_REMEMBERED`] of them.
 #[derive(Clone, Debug, Default)]

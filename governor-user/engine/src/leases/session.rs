@@ -12,9 +12,7 @@
 use crate::collections::chain::Chain;
 use crate::collections::slots::{Slot, Slots};
 use crate::collections::table::{InOrder, Table};
-use crate::deadline::Timer;
-use crate::engine::Engine;
-use crate::id::{LeaseId, RequestId, SessionId};
+use crate::id::SessionId;
 use crate::time::Instant;
 
 /// A session the engine knows.
@@ -67,97 +65,5 @@ impl Sessions {
     /// All. For checks.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
         self.known.iter().map(|(_, (id, session))| (*id, session))
-    }
-}
-
-impl Engine {
-    /// A session opened, or shows by a request that it is there.
-    pub(crate) fn open_session(&mut self, id: SessionId) {
-        let session = self.sessions.entry(id);
-        if let Some(grace) = session.grace.take() {
-            self.timers.remove(&(grace, Timer::Session(id)));
-        }
-    }
-
-    /// The connection broke. Nobody is there to take a grant; leases stay for the grace.
-    pub(crate) fn lose_session(&mut self, id: SessionId) {
-        if self.node.session_grace.is_zero() {
-            return self.end_session(id);
-        }
-        self.drop_requests(id);
-        let grace = self.now.after(self.node.session_grace);
-        if let Some(session) = self.sessions.get_mut(&id).filter(|session| session.grace.is_none()) {
-            session.grace = Some(grace);
-            self.timers.insert((grace, Timer::Session(id)));
-        }
-    }
-
-    /// The process is gone: everything it held returns before anybody is woken.
-    pub(crate) fn end_session(&mut self, id: SessionId) {
-        self.drop_requests(id);
-        let Some(session) = self.sessions.get(&id) else { return };
-        let mut held: Vec<LeaseId> = self.lease_links.iter(session.leases).map(|slot| self.leases[slot].id).collect();
-        held.sort_unstable();
-        for lease in held {
-            self.give_back(lease);
-            self.totals.session_gone += 1;
-        }
-        if let Some(grace) = self.sessions.remove(&id).and_then(|session| session.grace) {
-            self.timers.remove(&(grace, Timer::Session(id)));
-        }
-    }
-
-    /// A request is withdrawn while it waits. Nothing is answered, no lease is touched.
-    pub(crate) fn cancel(&mut self, session: SessionId, request: RequestId) {
-        if let Some(slot) = self.parked_slot(session, request) {
-            self.vanish(slot);
-        }
-    }
-
-    pub(crate) fn set_bypass(&mut self, on: bool) {
-        self.bypass = on;
-        self.wake_all();
-    }
-
-    /// An operator drains the node, or ends that. What waits for a slot it does not hold yet is refused.
-    pub(crate) fn set_draining(&mut self, on: bool) {
-        self.draining = on;
-        if on {
-            self.shed_waiting(Self::draining_refusal());
-        }
-    }
-
-    fn drop_requests(&mut self, id: SessionId) {
-        while let Some(slot) = self.sessions.get(&id).and_then(|session| session.parked.first()) {
-            self.vanish(slot);
-        }
-    }
-
-    pub(crate) fn is_lost(&self, id: SessionId) -> bool {
-        self.sessions.get(&id).is_some_and(|session| session.grace.is_some())
-    }
-
-    pub(crate) fn is_unanswered(&self, session: SessionId, request: RequestId) -> bool {
-        self.parked_slot(session, request).is_some()
-    }
-
-    /// Where a session's request waits.
-    pub(crate) fn parked_slot(&self, session: SessionId, request: RequestId) -> Option<Slot> {
-        self.requests.get(&(session, request)).copied()
-    }
-
-    /// A lease becomes a session's.
-    pub(crate) fn hold(&mut self, id: SessionId, lease: Slot) {
-        let session = self.sessions.entry(id);
-        self.lease_links.append(&mut session.leases, lease);
-        session.held += 1;
-    }
-
-    /// A lease is a session's no longer.
-    pub(crate) fn let_go(&mut self, id: SessionId, lease: Slot) {
-        if let Some(session) = self.sessions.get_mut(&id) {
-            self.lease_links.remove(&mut session.leases, lease);
-            session.held -= 1;
-        }
     }
 }

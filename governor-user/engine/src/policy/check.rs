@@ -1,8 +1,7 @@
 //! What a policy must be to be obeyed.
 
-use std::collections::BTreeSet;
-
 use crate::policy::{Entitlement, FairShare, Headroom, Policy, PoolPolicy};
+use std::collections::BTreeSet;
 
 /// What is wrong with a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,5 +1,5 @@
 //! Pools, their members and kinds of traffic.
 
-pub(crate) mod member;
+pub(crate) mod judge;
 pub(crate) mod pool;
-pub(crate) mod traffic;
+pub(crate) mod retry;

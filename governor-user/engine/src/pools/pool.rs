@@ -1,22 +1,21 @@
 //! One pool: its members, what is in flight on them, its candidate sets and kinds of traffic. Keeps every count of the
 //! pool in one place. Knows no sessions, makes no decision, and no time but the `now` it is given.
 
-use std::collections::BTreeMap;
-
-use crate::admission::retry::{DrainMeter, TypicalService, VirtualQueue};
 use crate::collections::slots::Slot;
 use crate::collections::table::Table;
-use crate::fairness::set::SetId;
 use crate::fairness::sets::{Ledger, PoolLedger, Sets, wants};
-use crate::id::{MemberId, PoolId, TrafficId};
+use crate::id::SetId;
+use crate::id::{MemberId, PoolId};
 use crate::identity::party::{Holder, Parties, PartyId};
 use crate::io::{MemberNews, MemberOrder, Reason};
-use crate::leases::lease::Claims;
+use crate::leases::lease::{Claims, Seat};
+use crate::members::member::{Member, Shown};
+use crate::members::traffic::Traffic;
 use crate::policy::{FairShare, PoolPolicy};
-use crate::pools::member::Member;
-use crate::pools::traffic::Traffic;
+use crate::pools::retry::{DrainMeter, TypicalService, VirtualQueue};
 use crate::time::{Duration, Instant};
 use crate::waiting::park::{Ask, ParkId};
+use std::collections::BTreeMap;
 
 /// One pool.
 #[derive(Clone, Debug)]
@@ -42,18 +41,8 @@ pub(crate) struct Pool {
     /// When a cool-down ends next.
     next_change: Option<Instant>,
     pub(crate) counters: Counters,
-}
-
-/// Where a lease counts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seat {
-    pub(crate) member: Option<MemberId>,
-    pub(crate) holder: Holder,
-    /// Where it may run.
-    pub(crate) set: SetId,
-    pub(crate) traffic: Option<TrafficId>,
-    /// It went through the ordinary door: it is neither re-attached nor a child.
-    pub(crate) ordinary: bool,
+    /// As it was announced last; `None` after a new policy.
+    announced_capacity: Option<u32>,
 }
 
 /// What happened in a pool since the engine was made.
@@ -111,12 +100,13 @@ impl Pool {
             service: TypicalService::default(),
             next_change: None,
             counters: Counters::default(),
+            announced_capacity: None,
         }
     }
 
     /// Takes a new policy. Members keep their index by name, their leases and their cool-downs.
     pub(crate) fn obey(&mut self, policy: PoolPolicy, now: Instant, ledger: Ledger<'_>) {
-        self.present = true;
+        (self.present, self.announced_capacity) = (true, None);
         for member in &mut self.members {
             member.present = false;
         }
@@ -265,16 +255,29 @@ impl Pool {
         }
     }
 
-    /// News about a member. Those who wait may be able to go afterwards.
-    pub(crate) fn hear(&mut self, member: MemberId, news: MemberNews, now: Instant, ledger: Ledger<'_>) {
-        let Some(member) = self.members.get_mut(member.index()) else { return };
+    /// News about a member. Those who wait may be able to go afterwards. The time to a reset that was cut.
+    pub(crate) fn hear(
+        &mut self,
+        member: MemberId,
+        news: MemberNews,
+        now: Instant,
+        ledger: Ledger<'_>,
+    ) -> Option<Duration> {
+        let member = self.members.get_mut(member.index())?;
         self.counters.hear(&news);
-        match news {
+        let cut = match news {
             MemberNews::RateLimited { until } => member.rate_limit(until, now, &self.policy),
-            MemberNews::Overloaded => member.overload(now, &self.policy),
-            MemberNews::Up => member.recover(),
-        }
+            MemberNews::Overloaded => {
+                member.overload(now, &self.policy);
+                None
+            }
+            MemberNews::Up => {
+                member.recover();
+                None
+            }
+        };
         self.refresh(now, ledger);
+        cut
     }
 
     /// An operator's order for a member.
@@ -291,6 +294,18 @@ impl Pool {
             let (pool, members, traffic) = (self.id, &self.members, &self.traffic);
             self.sets.recount_members(&changed, PoolLedger { ledger, pool, members, traffic });
         }
+    }
+
+    /// Members whose state is to be announced, by index.
+    pub(crate) fn changed_members(&mut self) -> impl Iterator<Item = (MemberId, Shown)> + '_ {
+        let members = (0..).map(MemberId).zip(&mut self.members);
+        members.filter_map(|(id, member)| Some((id, member.changed()?)))
+    }
+
+    /// The capacity, if it is to be announced: it changed, or a new policy did not say that nothing else did.
+    pub(crate) fn changed_capacity(&mut self) -> Option<u32> {
+        let capacity = if self.present { self.sets.get(SetId::EVERYBODY).capacity } else { 0 };
+        (self.announced_capacity.replace(capacity) != Some(capacity)).then_some(capacity)
     }
 
     /// The next moment a cool-down ends: asked for with every slot that comes back.

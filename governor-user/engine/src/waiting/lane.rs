@@ -217,8 +217,8 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fairness::entitle::Terms;
     use crate::id::{KeyId, OrgId};
+    use crate::identity::entitle::Terms;
     use crate::identity::party::{Holder, Name, Parties};
     use crate::waiting::park::Door;
 

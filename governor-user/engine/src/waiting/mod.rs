@@ -3,4 +3,3 @@
 pub(crate) mod lane;
 pub(crate) mod park;
 pub(crate) mod stand;
-pub(crate) mod wake;

@@ -2,7 +2,7 @@
 //! business, and whether the next one may go is judged elsewhere, again on every wake.
 
 use crate::collections::heap::Place;
-use crate::fairness::set::SetId;
+use crate::id::SetId;
 use crate::id::{LeaseId, MemberId, PoolId, RequestId, SessionId, SiteId, TrafficId};
 use crate::identity::party::Holder;
 use crate::io::{Kind, Priority};

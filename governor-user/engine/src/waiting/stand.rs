@@ -1,13 +1,12 @@
 //! What somebody who waits is ordered by, and who came after whom.
 
-use std::cmp::Ordering;
-
 use crate::collections::chain::{Chain, Links};
 use crate::collections::slots::Slot;
-use crate::fairness::entitle::Terms;
 use crate::id::TrafficId;
+use crate::identity::entitle::Terms;
 use crate::identity::party::PartyId;
 use crate::waiting::park::{Door, ParkId};
+use std::cmp::Ordering;
 
 /// What those of a lane have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

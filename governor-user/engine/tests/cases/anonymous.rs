@@ -1,10 +1,9 @@
 //! Requests that name no key: one identity for all of a pool, judged and bounded like a key.
 
+use crate::world::{World, is_parked, lease, member, policy, shed};
 use governor_engine::id::{KeyId, MemberId, OrgId};
 use governor_engine::io::{Acquire, Input, Kind, Origin, Output, Reason};
 use governor_engine::policy::{Anonymous, FairShare, Headroom, Policy};
-
-use crate::world::{World, is_parked, lease, member, policy, shed};
 
 /// Ten slots, shared by `max-min` without headroom.
 fn max_min() -> Policy {
@@ -20,12 +19,12 @@ fn a_crowd_without_a_key_leaves_a_light_key_its_slots() {
     let mut world = World::new(max_min());
     let mut held: Vec<_> = (0..10).map(|_| lease(&world.ask(anonymous))).collect();
     assert!((0..12).all(|_| is_parked(&world.ask(anonymous))), "three quarters of sixteen places");
-    assert!(matches!(world.ask(anonymous)[..], [Output::Shed { .. }]));
+    assert!(matches!(world.ask(anonymous)[..], [Output::Refused { .. }]));
     // Each of its streams that ends gives way to the key, until both hold as much.
     for _ in 0..3 {
         assert!(is_parked(&world.ask_for(1)));
         let woken = world.release(held.remove(0));
-        assert!(matches!(&woken[..], [Output::Grant(grant)] if grant.request.0 == world.next), "{woken:?}");
+        assert!(matches!(&woken[..], [Output::Began(grant)] if grant.request.0 == world.next), "{woken:?}");
     }
     let view = &world.engine.snapshot().pools[0];
     let keys: Vec<_> = view.keys.iter().map(|key| (key.key, key.in_flight, key.parked)).collect();
@@ -42,7 +41,7 @@ fn requests_without_a_key_are_refused_by_their_share_and_their_own_bound() {
         world.ask(anonymous);
     }
     let over = world.ask(|acquire| acquire.max_wait = Some(governor_engine::time::Duration::ZERO));
-    let [Output::Shed { decision, .. }] = &over[..] else { panic!("{over:?}") };
+    let [Output::Refused { decision, .. }] = &over[..] else { panic!("{over:?}") };
     assert_eq!((decision.reason, decision.origin, decision.key), (Reason::FairShare, Origin::Key, None));
     assert_eq!((decision.numbers.key_in_flight, decision.numbers.share, decision.numbers.active_keys), (10, 10, 1));
     assert!((0..2).all(|_| is_parked(&world.ask(anonymous))));
@@ -60,7 +59,7 @@ fn the_last_quarter_of_the_waiting_places_is_for_keys() {
         assert!((0..7).all(|_| is_parked(&world.ask(anonymous))));
         let outputs = world.ask(anonymous);
         assert_eq!(shed(&outputs), (Reason::QueueFull, Origin::Pool, 429), "{rule:?}");
-        let [Output::Shed { decision, .. }] = &outputs[..] else { panic!() };
+        let [Output::Refused { decision, .. }] = &outputs[..] else { panic!() };
         assert_eq!((decision.numbers.limit, decision.numbers.limited), (7, 7));
         assert!((2..5).all(|key| is_parked(&world.ask_for(key))));
         assert_eq!(shed(&world.ask_for(5)), (Reason::QueueFull, Origin::Pool, 429));
@@ -118,7 +117,7 @@ fn a_re_attach_without_a_key_passes_the_share_on_its_own_member() {
     let mut policy = policy(&[2, 2]);
     policy.pools[0].members.iter_mut().for_each(|member| member.reserve = 1);
     let mut world = World::new(policy);
-    assert!((0..2).all(|_| matches!(world.ask(anonymous)[..], [Output::Grant(_)])));
+    assert!((0..2).all(|_| matches!(world.ask(anonymous)[..], [Output::Began(_)])));
     assert!(is_parked(&world.ask(anonymous)));
     let attach = |acquire: &mut Acquire| (acquire.kind, acquire.sticky) = (Kind::Reattach, Some(MemberId(1)));
     assert_eq!(member(&world.ask(attach)), 1);

@@ -1,11 +1,10 @@
 //! Limits of keys, orgs and classes, and refusals by the overload level: all at once, and all or nothing.
 
+use crate::world::{SESSION, World, is_parked, lease, policy, shed};
 use governor_engine::id::{ClassId, KeyId, LeaseId, OrgId, SessionId};
 use governor_engine::io::{Acquire, Input, Kind, Level, MemberNews, Origin, Output, Priority, Reason, Work};
 use governor_engine::policy::{ClassPolicy, Entitlement, FairShare, KeyPolicy, Mode, OrgPolicy, Override, Policy};
 use governor_engine::time::{Duration, Instant};
-
-use crate::world::{SESSION, World, is_parked, lease, policy, shed};
 
 fn capped(cap: u32) -> Entitlement {
     Entitlement { cap: Some(cap), ..Entitlement::default() }
@@ -134,7 +133,7 @@ fn the_tier_is_asked_for_only_at_the_base_ceiling_and_can_only_raise_it() {
     assert_eq!(asks(&world.ask(of(1, 7))), 0);
     // The second reaches the ceiling and is granted without waiting for an answer; the third is refused meanwhile.
     let second = world.ask(of(2, 7));
-    assert!(asks(&second) == 1 && matches!(second.last(), Some(Output::Grant(_))), "{second:?}");
+    assert!(asks(&second) == 1 && matches!(second.last(), Some(Output::Began(_))), "{second:?}");
     assert_eq!(shed(&world.ask(of(1, 7))), (Reason::ClassCap, Origin::Org, 429));
 
     world.put(tier_is(SESSION, Some(ClassId(1)), 60));
@@ -193,7 +192,7 @@ fn an_observed_cap_refuses_nobody_and_records_what_it_would_have_done() {
     let mut world = World::new(policy);
     world.ask(of(1, 7));
     let outputs = world.ask(of(1, 7));
-    let [Output::WouldHave { decision }, Output::Grant(_)] = &outputs[..] else { panic!("{outputs:?}") };
+    let [Output::WouldHave { decision }, Output::Began(_)] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!((decision.reason, decision.numbers.limit, decision.numbers.limited), (Reason::OrgCap, 1, 1));
 }
 
@@ -214,7 +213,7 @@ fn under_overload_the_lowest_goes_first_and_probes_always_pass() {
     // Liveness and admin calls take no slot, meet no limit, and are counted.
     for _ in 0..3 {
         let probe = world.ask(|acquire| acquire.kind = Kind::Exempt);
-        assert!(matches!(&probe[..], [Output::Grant(grant)] if grant.lease.is_none()), "{probe:?}");
+        assert!(matches!(&probe[..], [Output::Passed { .. }]), "{probe:?}");
     }
     assert_eq!((world.engine.snapshot().exempt_total, world.in_flight()), (3, 1));
 }

@@ -1,9 +1,8 @@
 //! Leases that a proxy claims to hold and that are not live: nothing proves them, so what they can count is bounded.
 
+use crate::world::{POOL, SESSION, World, lease, policy};
 use governor_engine::id::{KeyId, LeaseId, SessionId};
 use governor_engine::io::{Held, Input, Output};
-
-use crate::world::{POOL, SESSION, World, lease, policy};
 
 /// A claim of another session; the lease it got.
 fn claim(world: &mut World, lease: u64, restored: bool) -> Option<LeaseId> {
@@ -16,7 +15,7 @@ fn claim(world: &mut World, lease: u64, restored: bool) -> Option<LeaseId> {
         ..Held::default()
     };
     match &world.put(Input::Register(held))[..] {
-        [Output::Registered { new, .. }] => *new,
+        [Output::Registered { new, .. }] => new.map(|new| new.lease),
         outputs => panic!("{outputs:?}"),
     }
 }

@@ -1,13 +1,12 @@
 //! Holders that are idle, nested work, and clients that are gone.
 
+use crate::world::{SESSION, World, ended, is_parked, lease, policy, shed};
 use governor_engine::id::{LeaseId, OrgId, RequestId, SessionId, TrafficId};
 use governor_engine::io::{
-    Acquire, Held, Input, Level, Origin, Output, Parent, Priority, Reason, RejectReason, RevokeReason, Work,
+    Acquire, EndCause, Held, Input, Level, Origin, Output, Parent, Priority, Reason, RejectReason, Work,
 };
 use governor_engine::policy::{Mode, TrafficPolicy};
 use governor_engine::time::Duration;
-
-use crate::world::{SESSION, World, is_parked, lease, policy, shed};
 
 fn resume(world: &mut World, lease: LeaseId, max_wait: Option<Duration>) -> Vec<Output> {
     world.next += 1;
@@ -15,7 +14,7 @@ fn resume(world: &mut World, lease: LeaseId, max_wait: Option<Duration>) -> Vec<
 }
 
 fn granted(outputs: &[Output]) -> Vec<u32> {
-    let request = |output: &Output| if let Output::Grant(grant) = output { Some(grant.request.0) } else { None };
+    let request = |output: &Output| output.grant().map(|grant| grant.request.0);
     outputs.iter().filter_map(request).collect()
 }
 
@@ -42,7 +41,7 @@ fn a_suspended_lease_gives_its_slot_to_who_waits_and_asks_for_one_when_it_resume
 
     // What is not suspended cannot be resumed.
     let again = resume(&mut world, idle, None);
-    assert!(matches!(again[..], [Output::Reject { why: RejectReason::NoSuchLease, .. }]), "{again:?}");
+    assert!(matches!(again[..], [Output::Rejected { why: RejectReason::NoSuchLease, .. }]), "{again:?}");
 }
 
 #[test]
@@ -107,8 +106,8 @@ fn a_hop_shares_the_lease_of_its_parent_and_a_parent_of_another_session_is_none(
     let parent = world.held_for(1);
     for _ in 0..5 {
         let hop = world.ask(|acquire| acquire.parent = Some(Parent::Hop(parent)));
-        let [Output::Grant(grant)] = &hop[..] else { panic!("{hop:?}") };
-        assert!(grant.lease.is_none() && grant.member.is_some());
+        let [Output::Passed { context, .. }] = &hop[..] else { panic!("{hop:?}") };
+        assert!(context.member.is_some());
     }
     assert_eq!((world.in_flight(), world.engine.snapshot().totals.hops), (1, 5));
     let foreign = |acquire: &mut Acquire| {
@@ -131,7 +130,7 @@ fn a_client_that_is_gone_is_announced_and_its_slot_comes_back_after_the_grace() 
     assert!(is_parked(&world.ask_for(1)));
     for lease in [ends, stays] {
         let told = world.put(Input::ClientGone { session: SESSION, work: Work::Lease(lease) });
-        assert_eq!(told, [Output::ClientGone { session: SESSION, lease }]);
+        assert!(matches!(told[..], [Output::ClientGone { lease: of, .. }] if of == lease), "{told:?}");
         // Once is enough.
         assert!(world.put(Input::ClientGone { session: SESSION, work: Work::Lease(lease) }).is_empty());
     }
@@ -140,7 +139,7 @@ fn a_client_that_is_gone_is_announced_and_its_slot_comes_back_after_the_grace() 
     world.put(Input::Renew { session: SESSION, lease: ends, idle: None });
     assert_eq!(world.in_flight(), 2);
     let outputs = world.at(10_000);
-    assert_eq!(outputs[0], Output::Revoke { session: SESSION, lease: ends, reason: RevokeReason::Reclaimed });
+    assert_eq!(ended(&outputs[0]), Some((ends, EndCause::Reclaimed)));
     assert_eq!((granted(&outputs), world.engine.snapshot().totals.reclaimed), (vec![world.next], 1));
 }
 
@@ -152,9 +151,14 @@ fn who_takes_a_lease_over_hears_that_its_client_is_gone() {
     world.put(Input::SessionLost { session: SESSION });
     let heir = SessionId(SESSION.0 + 1);
     let again = || Input::Register(Held { session: heir, lease: held, ..Held::default() });
-    let registered = Output::Registered { session: heir, old: held, new: Some(held) };
-    assert_eq!(world.put(again()), [registered.clone(), Output::ClientGone { session: heir, lease: held }]);
-    assert_eq!(world.put(again()), [registered]);
+    let first = world.put(again());
+    let [Output::Registered { new: Some(new), .. }, Output::ClientGone { context, lease }] = &first[..] else {
+        panic!("{first:?}")
+    };
+    assert_eq!((new.lease, new.from, context.session, *lease), (held, Some(SESSION), heir, held));
+    let second = world.put(again());
+    let own = |order: &Output| matches!(order, Output::Registered { new: Some(new), .. } if new.from == Some(heir));
+    assert!(second.len() == 1 && own(&second[0]), "{second:?}");
 }
 
 #[test]
@@ -164,7 +168,7 @@ fn a_slot_of_one_whose_client_is_gone_goes_to_the_next_in_line_in_the_same_step(
     assert!(is_parked(&world.ask_for(2)) && is_parked(&world.ask_for(3)));
     let gone = RequestId(2);
     let over = world.put(Input::ClientGone { session: SESSION, work: Work::Request(gone) });
-    assert_eq!(over, [Output::Reject { session: SESSION, request: gone, why: RejectReason::ClientGone }]);
+    assert_eq!(over, [Output::Rejected { session: SESSION, request: gone, why: RejectReason::ClientGone }]);
     assert_eq!(granted(&world.release(held)), [3]);
 }
 
@@ -181,7 +185,7 @@ fn a_kind_of_traffic_cannot_fill_the_pool() {
     lease(&world.ask(|_| {}));
     let impatient =
         world.ask(|acquire| (acquire.traffic, acquire.max_wait) = (Some(TrafficId(0)), Some(Duration::ZERO)));
-    let [Output::Shed { decision, .. }] = &impatient[..] else { panic!("{impatient:?}") };
+    let [Output::Refused { decision, .. }] = &impatient[..] else { panic!("{impatient:?}") };
     let numbers = (decision.numbers.limit, decision.numbers.limited);
     assert_eq!((decision.reason, decision.origin, numbers), (Reason::SubCapacity, Origin::Pool, (2, 2)));
     assert_eq!(granted(&world.release(held[0])), [waiting]);

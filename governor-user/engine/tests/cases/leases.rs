@@ -1,10 +1,9 @@
 //! Leases: every way they end, and what late operations do to them.
 
+use crate::world::{POOL, SESSION, World, ended, is_parked, lease, member, policy};
 use governor_engine::id::{KeyId, LeaseId, MemberId, RequestId, SessionId, SiteId};
-use governor_engine::io::{Held, Input, Kind, Output, RejectReason, RevokeReason, Work};
+use governor_engine::io::{EndCause, Held, Input, Kind, Output, Registration, RejectReason, Work};
 use governor_engine::time::Duration;
-
-use crate::world::{POOL, SESSION, World, is_parked, lease, member, policy};
 
 #[test]
 fn every_ending_gives_the_slot_back_exactly_once() {
@@ -38,7 +37,7 @@ fn a_second_release_touches_nothing_and_is_counted() {
     assert!(!held.contains(&first), "ids are never reused");
     assert!(is_parked(&world.ask_for(1)));
     let revoked = world.put(Input::Renew { session: SESSION, lease: first, idle: None });
-    assert_eq!(revoked, [Output::Revoke { session: SESSION, lease: first, reason: RevokeReason::Unknown }]);
+    assert_eq!(revoked, [Output::UnknownLease { session: SESSION, lease: first }]);
     world.put(Input::Release { session: SessionId(2), lease: held[0] });
     assert_eq!(world.in_flight(), 3, "another's lease is not touched");
 }
@@ -51,7 +50,7 @@ fn a_refused_lease_moves_once_and_keeps_its_id() {
     assert_eq!((lease(&moved), member(&moved)), (held, 1));
     let again = world.put(Input::Move { session: SESSION, request: RequestId(51), lease: held });
     let why = RejectReason::NoSuchLease;
-    assert_eq!(again, [Output::Reject { session: SESSION, request: RequestId(51), why }]);
+    assert_eq!(again, [Output::Rejected { session: SESSION, request: RequestId(51), why }]);
     assert_eq!(world.in_flight(), 1);
     assert_eq!(world.granted(), 1, "a move is no grant");
 }
@@ -65,8 +64,9 @@ fn a_lease_that_moves_waits_in_front_for_what_is_left_of_its_wait() {
     world.at(1_000);
     assert!(is_parked(&world.put(Input::Move { session: SESSION, request: RequestId(50), lease: moving })));
     let woken = world.release(other);
-    let Some(Output::Grant(first)) = woken.first() else { panic!("{woken:?}") };
-    assert_eq!((first.request, first.lease, first.member), (RequestId(50), Some(moving), Some(MemberId(1))));
+    let Some(Output::Moved { grant: first, from }) = woken.first() else { panic!("{woken:?}") };
+    assert_eq!((first.request, first.lease, first.context.member), (RequestId(50), moving, Some(MemberId(1))));
+    assert_eq!(*from, Some(MemberId(0)));
     // The slot it left behind went to the one that waited.
     assert_eq!((woken.len(), world.in_flight(), world.granted()), (2, 2, 3));
 }
@@ -88,7 +88,8 @@ fn a_lost_session_keeps_its_leases_for_the_grace_and_can_register_them() {
         ..Held::default()
     };
     let answer = world.put(Input::Register(held.clone()));
-    assert_eq!(answer, [Output::Registered { session: SessionId(2), old: kept, new: Some(kept) }]);
+    let same = |new: &Registration| (new.lease, new.context.session, new.from) == (kept, SessionId(2), Some(SESSION));
+    assert!(matches!(&answer[..], [Output::Registered { new: Some(new), .. }] if same(new)), "{answer:?}");
     world.at(5_000);
     let left: Vec<_> = world.engine.leases().iter().map(|view| (view.lease, view.session)).collect();
     assert_eq!(left, [(kept, SessionId(2))]);
@@ -118,7 +119,7 @@ fn every_end_of_a_lease_is_counted_under_its_own_cause() {
     let leaked = lease(&world.ask(|acquire| (acquire.ends_with_client, acquire.site) = (true, site)));
     world.put(Input::ClientGone { session: SESSION, work: Work::Lease(leaked) });
     let ends = world.at(10_000);
-    assert!(ends.contains(&Output::Revoke { session: SESSION, lease: leaked, reason: RevokeReason::Reclaimed }));
+    assert!(ends.iter().any(|order| ended(order) == Some((leaked, EndCause::Reclaimed))));
     world.held_for(1);
     world.put(Input::SessionGone { session: SESSION });
     let totals = world.engine.snapshot().totals;

@@ -1,12 +1,11 @@
 //! Limits that refuse at once, and what passes them.
 
+use crate::world::{World, is_parked, policy, shed};
 use governor_engine::id::MemberId;
 use governor_engine::io::{Input, Kind, Origin, Output, Reason};
 use governor_engine::policy::{MemberPolicy, PolicyError};
 use governor_engine::snapshot::MemberState;
 use governor_engine::time::Duration;
-
-use crate::world::{World, is_parked, policy, shed};
 
 #[test]
 fn the_node_cap_refuses_at_once_and_exempt_work_passes() {
@@ -17,7 +16,7 @@ fn the_node_cap_refuses_at_once_and_exempt_work_passes() {
     assert!(is_parked(&world.ask_for(2)));
     assert_eq!(shed(&world.ask_for(3)), (Reason::NodeCap, Origin::Node, 529));
     let exempt = world.ask(|acquire| acquire.kind = Kind::Exempt);
-    assert!(matches!(&exempt[..], [Output::Grant(grant)] if grant.lease.is_none()));
+    assert!(matches!(&exempt[..], [Output::Passed { .. }]));
 }
 
 #[test]
@@ -59,7 +58,7 @@ fn a_pool_that_is_declared_unlimited_has_no_gate() {
     let mut world = World::new(policy.clone());
     for _ in 0..100 {
         let outputs = world.ask_for(1);
-        assert!(matches!(&outputs[..], [Output::Grant(grant)] if grant.member.is_none()));
+        assert!(matches!(&outputs[..], [Output::Began(grant)] if grant.context.member.is_none()));
     }
     assert_eq!(world.in_flight(), 100);
     // With members it would not be clear what bounds it.

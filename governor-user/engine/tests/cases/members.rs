@@ -1,12 +1,11 @@
 //! Members that fail, cool, drain or keep a reserve.
 
+use crate::world::{POOL, World, is_parked, lease, member, policy, shed};
 use governor_engine::id::{KeyId, MemberId};
 use governor_engine::io::{Acquire, Input, Kind, MemberNews, Origin, Output, Reason};
 use governor_engine::policy::Override;
 use governor_engine::snapshot::MemberState;
 use governor_engine::time::{Duration, Instant};
-
-use crate::world::{POOL, World, is_parked, lease, member, policy, shed};
 
 #[test]
 fn a_member_that_fails_cools_briefly_and_one_stays_selectable() {
@@ -94,7 +93,7 @@ fn when_all_cool_after_429_a_near_reset_is_waited_for_and_a_far_one_is_told() {
     world.report(0, reset(120));
     let outputs = world.ask_for(2);
     assert_eq!(shed(&outputs), (Reason::AllCooling, Origin::Upstream, 429));
-    let [Output::Shed { decision, .. }] = &outputs[..] else { panic!() };
+    let [Output::Refused { decision, .. }] = &outputs[..] else { panic!() };
     assert!((120..=132).contains(&decision.retry_after.as_secs()), "{decision:?}");
 }
 
@@ -151,5 +150,5 @@ fn members_that_fail_are_everybodys_529_and_a_key_over_its_share_is_its_own_429(
         world.held_for(key);
     }
     assert_eq!(shed(&world.ask_for(1)), (Reason::FairShare, Origin::Key, 429));
-    assert!(matches!(&world.ask_for(2)[..], [Output::Grant(_)]));
+    assert!(matches!(&world.ask_for(2)[..], [Output::Began(_)]));
 }

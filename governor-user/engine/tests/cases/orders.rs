@@ -1,11 +1,10 @@
 //! What operators order for members and for the node, and the bound of what proxies report.
 
+use crate::world::{POOL, SESSION, World, is_parked, lease, member, policy, shed};
 use governor_engine::id::{MemberId, RequestId};
 use governor_engine::io::{Acquire, Input, Kind, MemberNews, MemberOrder, Origin, Output, Parent, Reason};
 use governor_engine::snapshot::{CoolingCause, MemberState};
 use governor_engine::time::{Duration, Instant};
-
-use crate::world::{POOL, SESSION, World, is_parked, lease, member, policy, shed};
 
 fn order(world: &mut World, member: u32, order: MemberOrder) -> Vec<Output> {
     world.put(Input::MemberOrder { pool: POOL, member: MemberId(member), order })
@@ -42,7 +41,7 @@ fn clients_of_a_pool_that_cools_are_told_no_more_than_the_bound() {
     let mut world = World::new(policy(&[4]));
     world.report(0, MemberNews::RateLimited { until: Some(after(DAYS_49)) });
     let told = |outputs: &[Output]| match outputs {
-        [Output::Shed { decision, .. }] => (decision.reason, decision.retry_after),
+        [Output::Refused { decision, .. }] => (decision.reason, decision.retry_after),
         _ => panic!("{outputs:?}"),
     };
     // After a reset up to a quarter, at most 12 s, is added so that clients do not return together.
@@ -126,7 +125,7 @@ fn a_drained_node_refuses_what_is_new_and_finishes_what_runs() {
 
     // A child of running work is part of it, and so is a move.
     let hop = |acquire: &mut Acquire| acquire.parent = Some(Parent::Hop(lease));
-    assert!(matches!(world.ask(hop)[..], [Output::Grant(_)]));
+    assert!(matches!(world.ask(hop)[..], [Output::Passed { .. }]));
     let (session, request) = (SESSION, RequestId(900));
     assert!(is_parked(&world.put(Input::Move { session, request, lease })));
     assert!(world.put(Input::Drain { on: true }).is_empty(), "what moves holds its lease");
@@ -146,5 +145,5 @@ fn a_suspended_lease_is_not_resumed_on_a_drained_node() {
     assert_eq!(shed(&world.put(resume.clone())), (Reason::Draining, Origin::Node, 529));
     world.put(Input::Drain { on: false });
     let again = Input::Resume { session: SESSION, request: RequestId(901), lease, max_wait: None };
-    assert!(matches!(world.put(again)[..], [Output::Grant(_)]));
+    assert!(matches!(world.put(again)[..], [Output::Resumed(_)]));
 }

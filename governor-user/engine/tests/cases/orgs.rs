@@ -1,11 +1,10 @@
 //! Floors, weights and orgs under `max-min`.
 
+use crate::world::{World, is_parked, lease, policy, shed};
 use governor_engine::id::{ClassId, KeyId, OrgId};
 use governor_engine::io::{Acquire, Output, Reason};
 use governor_engine::policy::{ClassPolicy, Entitlement, FairShare, Headroom, KeyPolicy, OrgPolicy, Policy};
 use governor_engine::time::Duration;
-
-use crate::world::{World, is_parked, lease, policy, shed};
 
 /// `max-min` without headroom.
 fn max_min(slots: &[u32]) -> Policy {
@@ -19,7 +18,7 @@ fn floor(floor: u32) -> Entitlement {
 }
 
 fn granted(outputs: &[Output]) -> Vec<u32> {
-    let request = |output: &Output| if let Output::Grant(grant) = output { Some(grant.request.0) } else { None };
+    let request = |output: &Output| output.grant().map(|grant| grant.request.0);
     outputs.iter().filter_map(request).collect()
 }
 
@@ -45,10 +44,10 @@ fn a_guarantee_is_claimed_with_the_first_freed_slots_and_the_rest_is_max_min() {
         let at = held.iter().position(|(key, _)| *key == A).expect("it holds some");
         let outputs = world.release(held.remove(at).1);
         for output in &outputs {
-            let Output::Grant(grant) = output else { panic!("{output:?}") };
+            let Output::Began(grant) = output else { panic!("{output:?}") };
             let key = asked[&grant.request.0];
             turns.push(key);
-            held.push((key, grant.lease.expect("counted work")));
+            held.push((key, grant.lease));
         }
         // Its demand is endless.
         drop(world.ask_for(A));

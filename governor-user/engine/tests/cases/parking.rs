@@ -1,11 +1,10 @@
 //! Requests that wait, and clients that do not.
 
+use crate::world::{SESSION, World, is_parked, policy};
 use governor_engine::id::{KeyId, LeaseId, RequestId};
 use governor_engine::io::{Input, Origin, Output, Reason};
 use governor_engine::policy::FairShare;
 use governor_engine::time::{Duration, Instant};
-
-use crate::world::{SESSION, World, is_parked, policy};
 
 /// One slot, streams of a second, and clients that ask one after another this often and leave three seconds later, each
 /// with its key: how many finish and how many are refused.
@@ -28,10 +27,10 @@ fn serve(clients: u64, every_millis: u64, until_millis: u64) -> (u32, u32) {
             seen.extend(world.ask(|acquire| (acquire.key, acquire.deadline) = (Some(key), Some(deadline))));
         }
         for output in seen {
-            if let Output::Grant(grant) = &output {
-                running = grant.lease.map(|lease| (lease, now + 1_000));
+            if let Output::Began(grant) = &output {
+                running = Some((grant.lease, now + 1_000));
             }
-            refused += u32::from(matches!(output, Output::Shed { .. }));
+            refused += u32::from(matches!(output, Output::Refused { .. }));
         }
     }
     assert_eq!(running, None, "what was begun has ended");
@@ -62,7 +61,7 @@ fn each_bound_of_waiting_names_its_numbers() {
     }
     let refused = |world: &mut World, key| {
         let outputs = world.ask_for(key);
-        let [Output::Shed { decision, .. }] = &outputs[..] else { panic!("{outputs:?}") };
+        let [Output::Refused { decision, .. }] = &outputs[..] else { panic!("{outputs:?}") };
         (decision.reason, decision.origin, decision.numbers.limit, decision.numbers.limited)
     };
     assert!((0..2).all(|_| is_parked(&world.ask_for(1))));

@@ -1,12 +1,10 @@
 //! When refused clients are told to come back.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
+use crate::world::{World, policy};
 use governor_engine::io::{MemberNews, Output};
 use governor_engine::policy::{FairShare, Policy};
 use governor_engine::time::{Duration, Instant};
-
-use crate::world::{World, policy};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Nobody waits, so that whoever finds no slot is refused.
 fn impatient(slots: &[u32]) -> Policy {
@@ -17,7 +15,7 @@ fn impatient(slots: &[u32]) -> Policy {
 
 fn told(outputs: &[Output]) -> Duration {
     match outputs {
-        [Output::Shed { decision, .. }] => decision.retry_after,
+        [Output::Refused { decision, .. }] => decision.retry_after,
         other => panic!("not one refusal: {other:?}"),
     }
 }

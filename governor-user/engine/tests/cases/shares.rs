@@ -1,10 +1,9 @@
 //! Who gets a slot when many want one.
 
+use crate::world::{World, is_parked, policy};
 use governor_engine::id::RequestId;
 use governor_engine::io::Output;
 use governor_engine::time::Duration;
-
-use crate::world::{World, is_parked, policy};
 
 #[test]
 fn exactly_one_of_many_is_admitted_one_below_the_share() {
@@ -28,6 +27,6 @@ fn time_alone_gives_no_slot_back_and_the_light_key_gets_the_next_one() {
     assert_eq!(world.in_flight(), 4);
 
     let woken = world.release(held[0]);
-    let Some(Output::Grant(grant)) = woken.first() else { panic!("{woken:?}") };
+    let Some(Output::Began(grant)) = woken.first() else { panic!("{woken:?}") };
     assert_eq!((grant.request, grant.waited), (RequestId(6), Duration::from_secs(18)));
 }

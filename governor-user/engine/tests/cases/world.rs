@@ -2,7 +2,7 @@
 
 use governor_engine::Engine;
 use governor_engine::id::{KeyId, LeaseId, MemberId, PoolId, RequestId, SessionId};
-use governor_engine::io::{Acquire, Input, Kind, MemberNews, Origin, Output, Reason};
+use governor_engine::io::{Acquire, EndCause, Grant, Input, Kind, MemberNews, Origin, Output, Reason};
 use governor_engine::policy::{FairShare, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy};
 use governor_engine::time::{Duration, Instant};
 
@@ -54,7 +54,12 @@ impl World {
         self.outputs()
     }
 
+    /// What sessions are sent; [`Self::stream`] has every order.
     pub(crate) fn outputs(&mut self) -> Vec<Output> {
+        self.stream().into_iter().filter(is_sent).collect()
+    }
+
+    pub(crate) fn stream(&mut self) -> Vec<Output> {
         self.engine.check_invariants();
         std::iter::from_fn(|| self.engine.poll_output()).collect()
     }
@@ -90,7 +95,7 @@ impl World {
     }
 
     pub(crate) fn report(&mut self, member: u32, news: MemberNews) -> Vec<Output> {
-        self.put(Input::MemberReport { pool: POOL, member: MemberId(member), news })
+        self.put(Input::MemberReport { session: SESSION, pool: POOL, member: MemberId(member), news })
     }
 
     pub(crate) fn in_flight(&self) -> u32 {
@@ -104,15 +109,16 @@ impl World {
 }
 
 pub(crate) fn lease(outputs: &[Output]) -> LeaseId {
-    match outputs {
-        [Output::Grant(grant)] => grant.lease.expect("counted work"),
-        other => panic!("not one grant: {other:?}"),
-    }
+    one_grant(outputs).lease
 }
 
 pub(crate) fn member(outputs: &[Output]) -> u32 {
+    one_grant(outputs).context.member.expect("a member").0
+}
+
+fn one_grant(outputs: &[Output]) -> &Grant {
     match outputs {
-        [Output::Grant(grant)] => grant.member.expect("a member").0,
+        [order] => order.grant().unwrap_or_else(|| panic!("not a grant: {order:?}")),
         other => panic!("not one grant: {other:?}"),
     }
 }
@@ -123,7 +129,40 @@ pub(crate) fn is_parked(outputs: &[Output]) -> bool {
 
 pub(crate) fn shed(outputs: &[Output]) -> (Reason, Origin, u16) {
     match outputs {
-        [Output::Shed { decision, .. }] => (decision.reason, decision.origin, decision.status),
+        [Output::Refused { decision, .. }] => (decision.reason, decision.origin, decision.status),
         other => panic!("not one refusal: {other:?}"),
     }
+}
+
+/// Sessions hear of answers, and of leases that others ended.
+fn is_sent(order: &Output) -> bool {
+    match order {
+        Output::Ended { cause, .. } => {
+            matches!(cause, EndCause::Expired | EndCause::Reclaimed | EndCause::Revoked | EndCause::PoolGone)
+        }
+        Output::Parked { .. }
+        | Output::Registered { .. }
+        | Output::UnknownLease { .. }
+        | Output::ClientGone { .. }
+        | Output::WouldHave { .. }
+        | Output::TierAsk { .. } => true,
+        Output::Suspended { .. }
+        | Output::Unparked { .. }
+        | Output::SessionEnded { .. }
+        | Output::MemberChanged { .. }
+        | Output::LimitsChanged { .. }
+        | Output::ModeChanged { .. } => false,
+        Output::Began(_)
+        | Output::Passed { .. }
+        | Output::Moved { .. }
+        | Output::Resumed(_)
+        | Output::Refused { .. }
+        | Output::Rejected { .. } => true,
+    }
+}
+
+/// The lease and the cause, for an end that a session hears of.
+pub(crate) fn ended(order: &Output) -> Option<(LeaseId, EndCause)> {
+    let Output::Ended { lease, cause, .. } = order else { return None };
+    Some((*lease, *cause))
 }

@@ -13,7 +13,7 @@ use crate::process::clock;
 use crate::records::audit::{ITSELF, event};
 use crate::state::Stored;
 use governor_api as api;
-use governor_common::wire::request::{self, MemberReport};
+use governor_common::wire::request::MemberReport;
 use governor_engine::id::{MemberId, PoolId, SessionId};
 use governor_engine::io::{Input, MemberOrder};
 use governor_engine::snapshot::{CoolingCause, MemberState, MemberView};
@@ -52,23 +52,27 @@ pub struct MemberNote {
 impl Driver {
     /// A proxy's report. `None`: there is no such member.
     pub(crate) fn report_member(&mut self, session: SessionId, report: &MemberReport, now: Instant) -> Option<()> {
-        let (input, id) = translate::member_report(&self.parts.engine, report, now)?;
+        let input = translate::member_report(&self.parts.engine, session, report, now)?;
         tracing::debug!(pool = report.pool, member = report.member, news = ?report.state, "member reported");
         self.parts.engine.handle_input(input, now);
-        self.limits_stale = true;
-        let by = self.session_name(session);
-        self.note_member(id, &by, self.cut(id.0, report), now);
         Some(())
     }
 
-    /// What to say of a reset that is further away than the pool believes.
-    fn cut(&self, pool: PoolId, report: &MemberReport) -> Option<String> {
-        let request::MemberNews::RateLimited { reset_ms: Some(ms) } = report.state else { return None };
-        let name = self.parts.engine.pool_name(pool)?;
-        let most = self.parts.policy.pools.iter().find(|pool| pool.name == name)?.max_cooldown;
-        let asked = Duration::from_millis(ms.into());
-        let cut = asked > most;
-        cut.then(|| format!("reported a reset in {} s, cut to cooldown.max", asked.as_secs()))
+    /// A member's state changed, by a session's report or else by itself. `cut` is the time to a reset that is further away
+    /// than the pool believes.
+    pub(crate) fn note_cooling(
+        &mut self,
+        id: Id,
+        cooling: Option<log::Cooling>,
+        session: Option<SessionId>,
+        cut: Option<Duration>,
+        now: Instant,
+    ) {
+        let by = session.map_or_else(|| ITSELF.to_owned(), |session| self.session_name(session));
+        let reason = cut.map(|asked| format!("reported a reset in {} s, cut to cooldown.max", asked.as_secs()));
+        if let Some(change) = self.member_log.note(id, cooling, &by, reason, now) {
+            self.record_member(&change, now);
+        }
     }
 
     /// Puts the orders of operators in force again: at the start, and where a new policy brings members back.
@@ -83,9 +87,6 @@ impl Driver {
             let by = levers.cool.as_ref().map_or(ITSELF, |lever| lever.set_by.as_str()).to_owned();
             // Its start was recorded when it was ordered.
             drop(self.member_log.note(id, self.cooling(id), &by, None, now));
-        }
-        for id in self.member_log.ids() {
-            self.note_member(id, ITSELF, None, now);
         }
     }
 
@@ -125,11 +126,8 @@ impl Driver {
         Ok((api::MemberChange { before, after, note }, stored))
     }
 
-    /// Records what ended by itself and what was held back.
+    /// Records what was held back.
     pub(crate) fn tick_members(&mut self, now: Instant) {
-        for id in self.member_log.over(now) {
-            self.note_member(id, ITSELF, None, now);
-        }
         for change in self.member_log.due(now) {
             self.record_member(&change, now);
         }
@@ -143,12 +141,6 @@ impl Driver {
         MemberNote {
             cooled_by: self.member_log.cause(id).map(str::to_owned),
             levers: self.parts.member_levers.of(&place, wall),
-        }
-    }
-
-    fn note_member(&mut self, id: Id, by: &str, reason: Option<String>, now: Instant) {
-        if let Some(change) = self.member_log.note(id, self.cooling(id), by, reason, now) {
-            self.record_member(&change, now);
         }
     }
 
@@ -172,7 +164,6 @@ impl Driver {
 
     fn put_order(&mut self, (pool, member): Id, order: MemberOrder, now: Instant) {
         self.parts.engine.handle_input(Input::MemberOrder { pool, member, order }, now);
-        self.limits_stale = true;
     }
 
     fn cooling(&self, (pool, member): Id) -> Option<log::Cooling> {

@@ -1,11 +1,13 @@
 //! The leases as they were last, in the state folder. After a crash the next life of the daemon counts them until their
 //! holders say which of them still run, so that it does not hand out slots that are in use. A thread of its own writes, and
-//! the newest is what counts: one that it has no time for is left out. Knows no engine.
+//! the newest is what counts: one that it has no time for is left out. Knows orders, and no
+//! engine.
 
 use crate::state::{LEASES, StateDir};
 use crate::transport::peer::Peer;
 use governor_common::wire::KeyHash;
 use governor_common::wire::request::{HeldLease, Kind, Priority};
+use governor_engine::io::Output;
 use governor_engine::time::{Duration, Instant};
 use governor_kernel::proc::own_namespaces::{boot_id, process_scope};
 use serde::{Deserialize, Serialize};
@@ -164,6 +166,29 @@ impl Checkpoint {
         };
         let writer = std::thread::Builder::new().name("checkpoint".to_owned()).spawn(write).ok();
         Self { contents: Some(contents), writer, due: None, next: Instant::ZERO }
+    }
+
+    /// Takes an order: leases that changed make the next checkpoint due.
+    pub fn take(&mut self, order: &Output) {
+        match order {
+            Output::Began(grant) | Output::Resumed(grant) | Output::Moved { grant, .. } => self.touch(grant.context.at),
+            Output::Suspended { context, .. } | Output::Ended { context, .. } => self.touch(context.at),
+            Output::SessionEnded { at, .. } => self.touch(*at),
+            Output::Registered { new: Some(new), .. } => self.hurry(new.context.at),
+            Output::Passed { .. }
+            | Output::Registered { new: None, .. }
+            | Output::UnknownLease { .. }
+            | Output::ClientGone { .. }
+            | Output::Parked { .. }
+            | Output::Unparked { .. }
+            | Output::Refused { .. }
+            | Output::Rejected { .. }
+            | Output::WouldHave { .. }
+            | Output::TierAsk { .. }
+            | Output::MemberChanged { .. }
+            | Output::LimitsChanged { .. }
+            | Output::ModeChanged { .. } => {}
+        }
     }
 
     /// Something changed.

@@ -88,7 +88,7 @@ impl Driver {
                 while let Some(output) = self.parts.engine.poll_output() {
                     if let Output::Registered { new: Some(new), .. } = output {
                         for older in lease.also.iter().rev().chain([&lease.id]) {
-                            self.formers.alias(new, *older);
+                            self.formers.alias(new.lease, *older);
                         }
                     }
                 }
@@ -114,7 +114,6 @@ impl Driver {
     pub(crate) fn end_former(&mut self, session: SessionId, now: Instant) {
         let former = self.sessions.get_mut(&session).and_then(|state| state.former.take());
         if let Some(session) = former {
-            self.note_gone(session, now);
             self.parts.engine.handle_input(Input::SessionGone { session }, now);
         }
     }

@@ -8,7 +8,7 @@ mod members;
 use self::members::Members;
 use governor_common::wire::request::ClientSocket;
 use governor_engine::id::{LeaseId, RequestId, SessionId};
-use governor_engine::io::Work;
+use governor_engine::io::{Output, WaitEnd, Work};
 use governor_engine::time::{Duration, Instant};
 use governor_kernel::clients::{Finding, Question, Round};
 use std::collections::{BTreeMap, BTreeSet};
@@ -137,6 +137,34 @@ impl Clients {
         self.ask_for(lease, now);
     }
 
+    /// Takes an order: answers and ends.
+    pub fn take(&mut self, order: &Output) {
+        match order {
+            Output::Began(grant) | Output::Resumed(grant) | Output::Moved { grant, .. } => {
+                self.answered(grant.context.session, grant.request, Some(grant.lease), grant.context.at);
+            }
+            Output::Passed { context, request } => self.answered(context.session, *request, None, context.at),
+            Output::Refused { request, decision } => self.answered(decision.session, *request, None, decision.at),
+            Output::Rejected { session, request, .. } => drop(self.untie(Client::Request(*session, *request))),
+            Output::Unparked { context, request, end: WaitEnd::Cancelled | WaitEnd::Gone, .. } => {
+                self.answered(context.session, *request, None, context.at);
+            }
+            Output::Ended { lease, .. } => self.ended(*lease),
+            Output::Suspended { .. }
+            | Output::Registered { .. }
+            | Output::UnknownLease { .. }
+            | Output::ClientGone { .. }
+            | Output::Parked { .. }
+            | Output::Unparked { .. }
+            | Output::WouldHave { .. }
+            | Output::TierAsk { .. }
+            | Output::SessionEnded { .. }
+            | Output::MemberChanged { .. }
+            | Output::LimitsChanged { .. }
+            | Output::ModeChanged { .. } => {}
+        }
+    }
+
     /// A lease with a client was registered.
     pub fn registered(&mut self, session: SessionId, lease: LeaseId, socket: ClientSocket, now: Instant) {
         self.untie(Client::Lease(lease));
@@ -147,16 +175,6 @@ impl Clients {
     /// A lease is over.
     pub fn ended(&mut self, lease: LeaseId) {
         self.untie(Client::Lease(lease));
-    }
-
-    /// The connection of a session is lost: what it asked is not answered.
-    pub fn lost(&mut self, session: SessionId) {
-        let (first, last) = (RequestId(0), RequestId(u32::MAX));
-        let unanswered = self.ties.range(Client::Request(session, first)..=Client::Request(session, last));
-        let unanswered: Vec<Client> = unanswered.map(|(client, _)| *client).collect();
-        for client in unanswered {
-            self.untie(client);
-        }
     }
 
     /// When [`Self::round`] has something to ask.

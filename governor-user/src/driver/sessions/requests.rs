@@ -30,16 +30,10 @@ impl Driver {
             Request::Candidates { candidates } => state.candidates.add(id, &candidates),
             Request::Acquire(acquire) => self.acquire(session, id, &acquire, now),
             Request::Cancel { request } => {
-                self.clients.answered(session, RequestId(request), None, now);
                 self.parts.engine.handle_input(Input::Cancel { session, request: RequestId(request) }, now);
             }
             Request::Release { leases } => {
                 for lease in leases {
-                    // What this session does not hold goes on, and so does its record.
-                    if self.parts.engine.holder(LeaseId(lease)) == Some(session) {
-                        self.note_ended(LeaseId(lease), now);
-                        self.clients.ended(LeaseId(lease));
-                    }
                     self.parts.engine.handle_input(Input::Release { session, lease: LeaseId(lease) }, now);
                 }
             }
@@ -61,11 +55,7 @@ impl Driver {
             }
             Request::Register { leases } => self.register(session, id, &leases, now),
             Request::Suspend { lease } => {
-                let lease = LeaseId(lease);
-                if self.parts.engine.holder(lease) == Some(session) {
-                    self.note_ended(lease, now);
-                }
-                self.parts.engine.handle_input(Input::Suspend { session, lease }, now);
+                self.parts.engine.handle_input(Input::Suspend { session, lease: LeaseId(lease) }, now);
             }
             Request::Resume { lease, max_wait_ms } => {
                 self.resume(session, RequestId(id), LeaseId(lease), max_wait_ms, now)
@@ -180,30 +170,23 @@ impl Driver {
             }
             self.learn(session, input.key, held.label.as_deref());
             input.site = self.sites.id(held.site.as_deref());
-            let (key, org, suspended) = (input.key, input.org, input.suspended);
             self.parts.engine.handle_input(Input::Register(input), now);
-            while let Some(output) = self.parts.engine.poll_output() {
-                if let Output::Registered { new, .. } = output {
+            while let Some(order) = self.parts.engine.poll_output() {
+                if let Output::Registered { new, .. } = &order {
                     if let Some(new) = new {
-                        self.formers.alias(new, held.lease);
+                        self.formers.alias(new.lease, held.lease);
                         if let Some(client) = held.client {
-                            self.clients.registered(session, new, client, now);
-                        }
-                        // One that is suspended does not run.
-                        if !suspended {
-                            self.note_held(session, held.lease, new, (key, org), now);
+                            self.clients.registered(session, new.lease, client, now);
                         }
                     }
-                    known.push((held.lease, new.map_or(0, |lease| lease.0)));
-                } else {
-                    self.dispatch(output);
+                    known.push((held.lease, new.map_or(0, |new| new.lease.0)));
                 }
+                self.announce(&order);
             }
         }
         if let Some(left_out) = self.session_log.allow(std::time::Instant::now()) {
             tracing::info!(session = session.0, leases = known.len(), left_out, "leases registered");
         }
-        self.parts.checkpoint.hurry(now);
         self.send(session, id, &Reply::Registered { leases: known });
     }
 

@@ -9,8 +9,8 @@ use governor_common::wire::request;
 use governor_engine::Engine;
 use governor_engine::id::{KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, SiteId};
 use governor_engine::io::{
-    Acquire, Grant, Held, Input, Kind, Level, MemberNews, Numbers, Origin, Parent, Priority, Reason, RejectReason,
-    RevokeReason,
+    Acquire, Context, EndCause, Grant, Held, Input, Kind, Level, MemberNews, Numbers, Origin, Parent, Priority, Reason,
+    RejectReason,
 };
 use governor_engine::time::{Duration, Instant};
 use governor_observation::wording::{Counted, counted};
@@ -64,13 +64,14 @@ pub fn tier(engine: &Engine, session: SessionId, told: &request::TierIs) -> Inpu
     Input::TierIs { session, org: org(told.org), class, ttl: duration(told.ttl_ms) }
 }
 
-/// A report about a member, and whom it is about; `None` if there is no such member.
+/// A session's report about a member; `None` if there is no such member.
 #[must_use]
 pub fn member_report(
     engine: &Engine,
+    session: SessionId,
     report: &request::MemberReport,
     now: Instant,
-) -> Option<(Input, (PoolId, MemberId))> {
+) -> Option<Input> {
     let (pool, member) = find_member(engine, &report.pool, &report.member)?;
     let news = match report.state {
         request::MemberNews::RateLimited { reset_ms } => {
@@ -79,7 +80,7 @@ pub fn member_report(
         request::MemberNews::Overloaded => MemberNews::Overloaded,
         request::MemberNews::Up => MemberNews::Up,
     };
-    Some((Input::MemberReport { pool, member, news }, (pool, member)))
+    Some(Input::MemberReport { session, pool, member, news })
 }
 
 /// A lease to register; `None` if its pool is not configured. A member that is gone counts as none.
@@ -108,9 +109,8 @@ pub fn held(engine: &Engine, session: SessionId, lease: &request::HeldLease) -> 
 /// A grant: lease, milliseconds waited, and its member's name.
 #[must_use]
 pub fn grant<'a>(engine: &'a Engine, grant: &Grant) -> (u64, u32, Option<&'a str>) {
-    let pool = grant.lease.and_then(|lease| engine.pool_of(lease));
-    let member = pool.zip(grant.member).and_then(|(pool, member)| engine.member_name(pool, member));
-    (grant.lease.map_or(0, |lease| lease.0), millis(grant.waited), member)
+    let Context { pool, member, .. } = grant.context;
+    (grant.lease.0, millis(grant.waited), member.and_then(|member| engine.member_name(pool, member)))
 }
 
 fn requests(count: u32) -> Counted<'static> {
@@ -211,15 +211,15 @@ pub fn reject(why: RejectReason) -> &'static str {
     }
 }
 
-/// Why a lease was revoked, on the wire.
+/// Why a lease was revoked, on the wire; `None` where its holder knows of the end.
 #[must_use]
-pub fn revoke(reason: RevokeReason) -> reply::RevokeReason {
-    match reason {
-        RevokeReason::Expired => reply::RevokeReason::Expired,
-        RevokeReason::Reclaimed => reply::RevokeReason::Reclaimed,
-        RevokeReason::Operator => reply::RevokeReason::Operator,
-        RevokeReason::PoolGone => reply::RevokeReason::PoolGone,
-        RevokeReason::Unknown => reply::RevokeReason::Unknown,
+pub fn revoke(cause: EndCause) -> Option<reply::RevokeReason> {
+    match cause {
+        EndCause::Expired => Some(reply::RevokeReason::Expired),
+        EndCause::Reclaimed => Some(reply::RevokeReason::Reclaimed),
+        EndCause::Revoked => Some(reply::RevokeReason::Operator),
+        EndCause::PoolGone => Some(reply::RevokeReason::PoolGone),
+        EndCause::Released | EndCause::NotMoved | EndCause::SessionGone => None,
     }
 }
 

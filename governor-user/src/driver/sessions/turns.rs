@@ -152,7 +152,6 @@ impl Driver {
             self.log_session(session, why);
             self.lost.insert(session);
         }
-        self.clients.lost(session);
         self.parts.engine.handle_input(Input::SessionLost { session }, now);
     }
 

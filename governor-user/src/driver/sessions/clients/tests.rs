@@ -1,6 +1,7 @@
 //! Clients, without a kernel: what is asked when, and who is told.
 
 use super::*;
+use governor_engine::io::Context;
 
 const SESSION: SessionId = SessionId(1);
 const OTHER: SessionId = SessionId(2);
@@ -204,7 +205,10 @@ fn a_proxy_whose_process_is_not_known_is_asked_for_by_cookie_only() {
     let round = clients.round(at(0), |_| None, |_| None).unwrap();
     assert_eq!((round.questions.len(), round.questions[0].proxy), (1, None));
     clients.found(&[]);
-    clients.lost(SESSION);
+    for request in [1, 2].map(RequestId) {
+        let context = Context { session: SESSION, ..Context::default() };
+        clients.take(&Output::Unparked { context, request, end: WaitEnd::Gone, waited: Duration::ZERO });
+    }
     clients.round(at(1000), |_| None, |_| None);
     assert_eq!(clients.counts(), Counts::default());
 }

@@ -5,11 +5,11 @@
 //! Who waits is served by [`Engine::grant_parked`] at the end of every step in which something changed. Between steps
 //! therefore nobody is parked who could go, and an arrival that can go passes only those who cannot.
 
-use crate::admission::judge::Obstacle;
 use crate::engine::Engine;
 use crate::id::MemberId;
-use crate::io::{Acquire, Grant, Kind, Origin, Outcome, Output, Parent, Reason, RejectReason};
+use crate::io::{Acquire, Context, Kind, Origin, Outcome, Output, Parent, Reason, RejectReason};
 use crate::policy::Mode;
+use crate::pools::judge::Obstacle;
 use crate::time::{Duration, Instant};
 use crate::waiting::park::{Ask, Door, Errand};
 
@@ -31,13 +31,13 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     /// A refusal by no counted limit.
-    pub(crate) fn new(reason: Reason, origin: Origin, status: u16) -> Self {
+    pub(in crate::engine) fn new(reason: Reason, origin: Origin, status: u16) -> Self {
         Self { reason, origin, status, back: None, limit: (0, 0) }
     }
 }
 
 impl Engine {
-    pub(crate) fn acquire(&mut self, mut acquire: Acquire) {
+    pub(in crate::engine) fn acquire(&mut self, mut acquire: Acquire) {
         let (session, request) = (acquire.session, acquire.request);
         if let Some(why) = self.malformed(&acquire) {
             return self.reject(session, request, why);
@@ -63,12 +63,13 @@ impl Engine {
                 return self.decide(ask);
             }
         };
-        let waited = Duration::ZERO;
-        self.outputs.push_back(Output::Grant(Grant { session, request, lease: None, member, waited, moved: false }));
+        let Acquire { pool, key, org, class, .. } = acquire;
+        let context = Context { at: self.now, session, pool, key, org, class, member };
+        self.announce(Output::Passed { context, request });
     }
 
     /// Answers a request for a slot, or lets it wait.
-    pub(crate) fn decide(&mut self, ask: Ask) {
+    pub(in crate::engine) fn decide(&mut self, ask: Ask) {
         // A child frees the slot of its parent sooner.
         if self.draining && ask.door != Door::Child {
             return self.shed(ask, Self::draining_refusal());
@@ -95,12 +96,12 @@ impl Engine {
     }
 
     /// What a new request is answered while an operator drains the node.
-    pub(crate) fn draining_refusal() -> Refusal {
+    pub(in crate::engine) fn draining_refusal() -> Refusal {
         Refusal::new(Reason::Draining, Origin::Node, 529)
     }
 
     /// The last steps: share, then slots.
-    pub(crate) fn answer(&mut self, ask: Ask, recorded: bool) {
+    pub(in crate::engine) fn answer(&mut self, ask: Ask, recorded: bool) {
         match self.pools[ask.pool.index()].judge(&ask, &self.parties) {
             Ok(member) => self.grant(ask, member),
             Err(obstacle) => {
@@ -114,7 +115,7 @@ impl Engine {
     }
 
     /// Bypass is on: somebody takes it.
-    pub(crate) fn let_pass(&mut self, ask: Ask) {
+    pub(in crate::engine) fn let_pass(&mut self, ask: Ask) {
         let member = self.pools[ask.pool.index()].place_anyhow(&ask);
         self.totals.bypassed += 1;
         self.grant(ask, member);
@@ -167,7 +168,7 @@ impl Engine {
     }
 
     /// Observe mode: records what the share would do to this request if it acted; whether it did.
-    pub(crate) fn observe_share(&mut self, ask: &Ask) -> bool {
+    pub(in crate::engine) fn observe_share(&mut self, ask: &Ask) -> bool {
         let pool = &self.pools[ask.pool.index()];
         if pool.policy.mode != Mode::Observe || ask.door != Door::Keyed {
             return false;
@@ -185,7 +186,7 @@ impl Engine {
     }
 
     /// What an obstacle means to the client if it does not wait.
-    pub(crate) fn refusal(&self, ask: &Ask, obstacle: Obstacle) -> Refusal {
+    pub(in crate::engine) fn refusal(&self, ask: &Ask, obstacle: Obstacle) -> Refusal {
         let pool = &self.pools[ask.pool.index()];
         let exhausted = pool.policy.exhausted_status;
         match obstacle {
@@ -207,7 +208,7 @@ impl Engine {
     }
 
     /// Why a request that cannot go may not wait either; `None` if it may.
-    pub(crate) fn park_refusal(&self, ask: &Ask, refusal: Refusal) -> Option<Refusal> {
+    pub(in crate::engine) fn park_refusal(&self, ask: &Ask, refusal: Refusal) -> Option<Refusal> {
         let pool = &self.pools[ask.pool.index()];
         let too_late = ask.until <= self.now || refusal.back.is_some_and(|back| back > ask.until);
         if ask.door == Door::Child || too_late || !self.may_be_in_time(ask) {

@@ -2,13 +2,13 @@
 
 use crate::engine::Engine;
 use crate::id::{LeaseId, MemberId, RequestId, SessionId};
-use crate::io::RejectReason;
+use crate::io::{Output, RejectReason};
 use crate::leases::lease::{Lease, Moment};
 use crate::time::Duration;
 use crate::waiting::park::{Ask, Door, Errand};
 
 impl Engine {
-    pub(crate) fn suspend(&mut self, session: SessionId, id: LeaseId) {
+    pub(in crate::engine) fn suspend(&mut self, session: SessionId, id: LeaseId) {
         let Some(lease) = self.held(session, id) else { return self.say_unknown(session, id) };
         if lease.suspended || lease.waits.is_some() {
             return;
@@ -17,10 +17,18 @@ impl Engine {
         let lease = lease.clone();
         self.suspended += 1;
         self.totals.suspended += 1;
+        let held = self.now.since(lease.granted);
+        self.announce(Output::Suspended { context: self.context_of(&lease), lease: id, held });
         self.vacate(&lease);
     }
 
-    pub(crate) fn resume(&mut self, session: SessionId, request: RequestId, id: LeaseId, max_wait: Option<Duration>) {
+    pub(in crate::engine) fn resume(
+        &mut self,
+        session: SessionId,
+        request: RequestId,
+        id: LeaseId,
+        max_wait: Option<Duration>,
+    ) {
         if self.is_unanswered(session, request) {
             return self.reject(session, request, RejectReason::DuplicateRequest);
         }
@@ -54,7 +62,7 @@ impl Engine {
     }
 
     /// A suspended lease holds a slot again.
-    pub(crate) fn run_again(&mut self, id: LeaseId, ask: &Ask, member: Option<MemberId>) {
+    pub(in crate::engine) fn run_again(&mut self, id: LeaseId, ask: &Ask, member: Option<MemberId>) {
         let now = self.now;
         let Some(lease) = self.lease_mut(id) else { return };
         (lease.suspended, lease.relocated, lease.member) = (false, false, member);

@@ -1,19 +1,18 @@
 //! Builds the read-only views. Reads everything; never on the decision path.
 
-use std::collections::BTreeMap;
-
 use crate::engine::Engine;
-use crate::fairness::set::SetId;
+use crate::id::SetId;
 use crate::id::{KeyId, MemberId, OrgId, PoolId, TrafficId};
 use crate::identity::party::{Holder, Name};
 use crate::leases::lease::Lease;
+use crate::members::member::Member;
 use crate::policy::FairShare;
-use crate::pools::member::Member;
 use crate::pools::pool::Pool;
 use crate::snapshot::{
     KeyView, LeaseView, MemberView, OrgView, PoolFigures, PoolOrgView, PoolView, Snapshot, Totals, TrafficView,
 };
 use crate::time::Instant;
+use std::collections::BTreeMap;
 
 /// What is in flight and parked in one pool.
 #[derive(Default)]

@@ -1,46 +1,39 @@
 //! Answers: grants, refusals, and what is written down about them in numbers.
 
-use crate::admission::admit::Refusal;
-use crate::admission::retry;
 use crate::engine::Engine;
+use crate::engine::admission::Refusal;
 use crate::id::{DecisionId, LeaseId, MemberId, RequestId, SessionId, SiteId};
-use crate::io::{Decision, Grant, Numbers, Origin, Outcome, Output, Reason, RejectReason};
+use crate::io::{Decision, EndCause, Grant, Numbers, Origin, Outcome, Output, Reason, RejectReason};
 use crate::leases::lease::{Lease, Moment};
+use crate::pools::retry;
 use crate::time::Duration;
 use crate::waiting::park::{Ask, Door, Errand};
 
 impl Engine {
     /// Grants to a request what `place` found for it.
-    pub(crate) fn grant(&mut self, ask: Ask, member: Option<MemberId>) {
+    pub(in crate::engine) fn grant(&mut self, ask: Ask, member: Option<MemberId>) {
         // What moves has its grant already.
         let is_new = !matches!(ask.errand, Errand::Move(_));
         self.pools[ask.pool.index()].counters.granted += u64::from(is_new);
-        let waited = self.now.since(ask.arrived);
-        let (session, request) = (ask.session, ask.request);
-        let lease = match ask.errand {
+        let (context, request, waited) = (self.context_for(&ask, member), ask.request, self.now.since(ask.arrived));
+        let grant = |lease| Grant { context, request, lease, waited };
+        let order = match ask.errand {
             Errand::Move(lease) => {
-                self.place_again(lease, member);
+                let from = self.place_again(lease, member);
                 self.forget(&ask);
-                lease
+                Output::Moved { grant: grant(lease), from }
             }
             Errand::Resume(lease) => {
                 self.run_again(lease, &ask, member);
                 self.forget(&ask);
-                lease
+                Output::Resumed(grant(lease))
             }
             Errand::New { ends_with_client, site } => {
                 let lease = Lease { ends_with_client, site, ..self.new_lease(&ask, member) };
-                self.insert_lease(lease)
+                Output::Began(grant(self.insert_lease(lease)))
             }
         };
-        self.outputs.push_back(Output::Grant(Grant {
-            session,
-            request,
-            lease: Some(lease),
-            member,
-            waited,
-            moved: !is_new,
-        }));
+        self.announce(order);
     }
 
     /// The lease that a request gets. It takes over the request's set and holder.
@@ -74,7 +67,7 @@ impl Engine {
     }
 
     /// Refuses. A lease that could not move is over with it; one that could not resume stays suspended.
-    pub(crate) fn shed(&mut self, ask: Ask, refusal: Refusal) {
+    pub(in crate::engine) fn shed(&mut self, ask: Ask, refusal: Refusal) {
         let id = DecisionId(self.decision_ids.next());
         let now = self.now;
         let retry_after = match (refusal.reason, refusal.back) {
@@ -92,16 +85,16 @@ impl Engine {
         };
         *self.pools[ask.pool.index()].counters.shed.entry(refusal.reason).or_insert(0) += 1;
         let decision = self.decision(id, &ask, Outcome::Shed, refusal, retry_after);
-        self.outputs.push_back(Output::Shed { session: ask.session, request: ask.request, decision });
+        self.announce(Output::Refused { request: ask.request, decision });
         if let Errand::Move(lease) = ask.errand {
-            self.give_back(lease);
+            self.give_back(lease, EndCause::NotMoved);
             self.totals.released += 1;
         }
         self.forget(&ask);
     }
 
     /// Writes down what a rule that only observes would have done.
-    pub(crate) fn record(&mut self, ask: &Ask, outcome: Outcome, refusal: Refusal) {
+    pub(in crate::engine) fn record(&mut self, ask: &Ask, outcome: Outcome, refusal: Refusal) {
         let id = DecisionId(self.record_ids.next());
         let now = self.now;
         let pool = &mut self.pools[ask.pool.index()];
@@ -115,16 +108,16 @@ impl Engine {
             queued.max(pool.least_wait(ask, refusal.reason, interval, &self.parties))
         };
         let decision = self.decision(id, ask, outcome, refusal, retry::polite(wait, id));
-        self.outputs.push_back(Output::WouldHave { decision });
+        self.announce(Output::WouldHave { decision });
     }
 
-    pub(crate) fn reject(&mut self, session: SessionId, request: RequestId, why: RejectReason) {
+    pub(in crate::engine) fn reject(&mut self, session: SessionId, request: RequestId, why: RejectReason) {
         self.totals.rejected += 1;
-        self.outputs.push_back(Output::Reject { session, request, why });
+        self.announce(Output::Rejected { session, request, why });
     }
 
     /// A request is over: it refers to nobody any more.
-    pub(crate) fn forget(&mut self, ask: &Ask) {
+    pub(in crate::engine) fn forget(&mut self, ask: &Ask) {
         self.pools[ask.pool.index()].sets.release(ask.set);
         self.parties.release(ask.holder);
     }
@@ -184,7 +177,7 @@ impl Engine {
 
     /// Counted requests, granted or parked. One that holds a lease while it waits counts once, a suspended lease not at
     /// all.
-    pub(crate) fn node_counted(&self) -> u32 {
+    pub(in crate::engine) fn node_counted(&self) -> u32 {
         let counted = self.leases.len() + self.parked.len();
         u32::try_from(counted).unwrap_or(u32::MAX) - self.parked_moves - self.suspended
     }

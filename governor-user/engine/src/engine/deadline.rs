@@ -28,7 +28,7 @@ pub(crate) enum Due {
 
 impl Engine {
     /// Serves every deadline due by `now`, in order.
-    pub(crate) fn advance(&mut self, now: Instant) {
+    pub(in crate::engine) fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
         while self.next_at().is_some_and(|at| at <= self.now)
             && let Some((at, due)) = self.next_due()
@@ -46,7 +46,7 @@ impl Engine {
     }
 
     /// When the next deadline is: asked for with every fact.
-    pub(crate) fn next_at(&self) -> Option<Instant> {
+    pub(in crate::engine) fn next_at(&self) -> Option<Instant> {
         let lease = self.lease_ends.first().map(|((at, _), _)| at);
         let timer = self.timers.first().map(|(at, _)| *at);
         let park = self.park_ends.first().map(|((at, _), _)| at);
@@ -72,6 +72,7 @@ impl Engine {
                 self.pool_timers[pool.index()] = None;
                 let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
                 self.pools[pool.index()].refresh(self.now, ledger);
+                self.announce_members(pool, None);
                 self.wake(pool);
             }
             Timer::Override(key) => self.override_key(key, None),

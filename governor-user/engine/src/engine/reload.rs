@@ -5,13 +5,13 @@ use crate::collections::slots::Slot;
 use crate::engine::Engine;
 use crate::fairness::sets::Ledger;
 use crate::id::{LeaseId, PoolId};
-use crate::io::{RejectReason, RevokeReason};
+use crate::io::{EndCause, RejectReason};
 use crate::policy::{Anonymous, Policy};
 use crate::pools::pool::Pool;
 use crate::waiting::park::{Door, ParkId};
 
 impl Engine {
-    pub(crate) fn change_policy(&mut self, policy: Policy) {
+    pub(in crate::engine) fn change_policy(&mut self, policy: Policy) {
         if policy.check().is_err() {
             self.totals.policies_refused += 1;
             return;
@@ -20,7 +20,7 @@ impl Engine {
     }
 
     /// Takes a policy that was checked.
-    pub(crate) fn obey(&mut self, policy: Policy) {
+    pub(in crate::engine) fn obey(&mut self, policy: Policy) {
         self.node = policy.node;
         self.parties.classes.obey(policy.classes, self.node.default_class.as_deref());
         self.parties.settings.obey(&policy.keys, &policy.orgs);
@@ -39,6 +39,7 @@ impl Engine {
             }
             let ledger = Ledger { leases: &self.leases, parked: &self.parked, parties: &self.parties };
             self.pools[index].obey(wanted, self.now, ledger);
+            self.announce_members(id, None);
             gone.retain(|pool| *pool != id);
             self.order.push(id);
             self.wake(id);
@@ -89,9 +90,8 @@ impl Engine {
         let mut leases: Vec<LeaseId> = of_pool.map(|lease| lease.id).collect();
         leases.sort_unstable();
         for lease in leases {
-            if let Some(ended) = self.give_back(lease) {
+            if self.give_back(lease, EndCause::PoolGone).is_some() {
                 self.totals.revoked += 1;
-                self.order_revoke(ended.session, lease, RevokeReason::PoolGone);
             }
         }
         let of_pool = self.parked.iter().filter(|(_, parked)| parked.ask.pool == id);
@@ -100,5 +100,6 @@ impl Engine {
         for (_, slot) in parked {
             self.reject_parked(slot, RejectReason::UnknownPool);
         }
+        self.announce_members(id, None);
     }
 }

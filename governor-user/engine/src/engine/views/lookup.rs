@@ -2,8 +2,8 @@
 //! a look-up, not a view.
 
 use crate::engine::Engine;
-use crate::fairness::set::SetId;
-use crate::id::{KeyId, LeaseId, MemberId, OrgId, PoolId, SessionId, TrafficId};
+use crate::id::SetId;
+use crate::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, SessionId, TrafficId};
 use crate::policy::NodePolicy;
 use crate::snapshot::CoolingCause;
 use crate::time::Instant;
@@ -146,5 +146,17 @@ impl Engine {
     #[must_use]
     pub fn leases_of(&self, session: SessionId) -> u32 {
         self.sessions.get(&session).map_or(0, |session| session.held)
+    }
+
+    /// The class of this name.
+    #[must_use]
+    pub fn class_id(&self, name: &str) -> Option<ClassId> {
+        self.parties.classes.find(name)
+    }
+
+    /// The name of a class, also of one that left the policy.
+    #[must_use]
+    pub fn class_name(&self, class: ClassId) -> Option<&str> {
+        self.parties.classes.name(class)
     }
 }

@@ -1,20 +1,21 @@
 //! The node's overload level: whose work it sheds on arrival, and in which order a key's requests are served (A24).
 
-use crate::admission::admit::Refusal;
 use crate::engine::Engine;
+use crate::engine::admission::Refusal;
 use crate::io::{Level, Origin, Priority, Reason};
 use crate::policy::Mode;
 use crate::waiting::park::Ask;
 
 impl Engine {
-    pub(crate) fn hear_level(&mut self, level: Level) {
+    pub(in crate::engine) fn hear_level(&mut self, level: Level) {
         self.level = level;
         self.order_queues();
+        self.announce_mode();
     }
 
     /// While the node is overloaded a key's newest request is served first: its oldest is the one whose client is most
     /// likely to give up.
-    pub(crate) fn order_queues(&mut self) {
+    pub(in crate::engine) fn order_queues(&mut self) {
         let newest_first = self.level == Level::Overloaded && self.node.shed_mode == Mode::Enforce;
         for pool in &mut self.pools {
             pool.sets.serve_newest_first(newest_first);
@@ -22,7 +23,7 @@ impl Engine {
     }
 
     /// The level sheds work of this priority.
-    pub(crate) fn level_refusal(&mut self, ask: &Ask) -> Option<(Refusal, Mode)> {
+    pub(in crate::engine) fn level_refusal(&mut self, ask: &Ask) -> Option<(Refusal, Mode)> {
         let sheds = match ask.priority {
             Priority::Critical => false,
             Priority::Normal => self.level == Level::Overloaded,

@@ -1,14 +1,15 @@
 //! Whether a request may go ahead in its pool now, by its share and then by its members' slots, and where to. Changes
 //! nothing.
 
-use crate::admission::retry;
-use crate::fairness::set::{CandidateSet, SetId};
+use crate::fairness::set::CandidateSet;
 use crate::fairness::share::{Facts, Requester, Standing};
+use crate::id::SetId;
 use crate::id::{MemberId, TrafficId};
 use crate::identity::party::{Holder, Parties, PartyId};
 use crate::io::Reason;
 use crate::policy::{FairShare, Mode};
 use crate::pools::pool::Pool;
+use crate::pools::retry;
 use crate::time::{Duration, Instant};
 use crate::waiting::park::{Ask, Door};
 use crate::waiting::stand::{Head, LaneKey};

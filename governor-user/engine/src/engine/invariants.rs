@@ -1,18 +1,18 @@
 //! What must hold between any two steps. Reads everything and trusts no count: each is made again from the live leases
 //! and the parked requests.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use crate::deadline::Timer;
 use crate::engine::Engine;
+use crate::engine::deadline::Timer;
 use crate::fairness::demand::Demand;
-use crate::fairness::set::{CandidateSet, Counts, SetId};
+use crate::fairness::set::{CandidateSet, Counts};
 use crate::fairness::sets;
+use crate::id::SetId;
 use crate::identity::party::{Holder, PartyId};
 use crate::leases::lease::Lease;
 use crate::policy::Anonymous;
 use crate::pools::pool::Pool;
 use crate::waiting::park::{Ask, Door};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Engine {
     /// Checks that
@@ -107,7 +107,7 @@ impl Engine {
             counts.reach = self.reach(pool, set, *party);
         }
         let open = set.members.iter().map(|id| &pool.members[id.index()]).filter(|member| member.open);
-        expected.capacity = open.map(crate::pools::member::Member::ordinary_slots).sum();
+        expected.capacity = open.map(crate::members::member::Member::ordinary_slots).sum();
         let numbers = |set: &CandidateSet| (set.capacity, set.total, set.ordinary, set.keyless, set.active_keys);
         assert_eq!(numbers(set), numbers(&expected), "statistics of {:?}", set.members);
         assert_eq!(set.parties(), of.len(), "who has anything over {:?}", set.members);
@@ -120,7 +120,7 @@ impl Engine {
             (1..=counts.demand()).for_each(|n| demand.add(self.parties.get(*party).entitled.terms, n));
         }
         for level in [0, 1, 2, 3, 5, 8, 100] {
-            let limit = |terms: crate::fairness::entitle::Terms| (level * terms.weight).max(terms.floor);
+            let limit = |terms: crate::identity::entitle::Terms| (level * terms.weight).max(terms.floor);
             assert_eq!(set.demand.filled(limit), demand.filled(limit), "what is wanted of {:?}", set.members);
         }
         assert_eq!(set.demand.floors(), demand.floors(), "floors over {:?}", set.members);
@@ -148,7 +148,7 @@ impl Engine {
         }
         let among = set.members.iter().filter(|id| named.iter().any(|named| pool.sets.get(*named).contains(**id)));
         let open = among.map(|id| &pool.members[id.index()]).filter(|member| member.open);
-        open.map(crate::pools::member::Member::ordinary_slots).sum()
+        open.map(crate::members::member::Member::ordinary_slots).sum()
     }
 
     fn check_lanes(&self, pool: &Pool) {

@@ -7,7 +7,7 @@ use crate::leases::lease::Moment;
 
 impl Engine {
     /// Whether the lease that is named as a parent is one: live, holding a slot, of the same session and org.
-    pub(crate) fn is_parent(&self, parent: Parent, acquire: &Acquire) -> bool {
+    pub(in crate::engine) fn is_parent(&self, parent: Parent, acquire: &Acquire) -> bool {
         let (Parent::Child(id) | Parent::Hop(id)) = parent;
         self.lease(id).is_some_and(|lease| {
             lease.session == acquire.session && !lease.suspended && self.parties.org_of(lease.holder) == acquire.org
@@ -15,7 +15,7 @@ impl Engine {
     }
 
     /// The kernel closed a client's socket.
-    pub(crate) fn client_gone(&mut self, session: SessionId, work: Work) {
+    pub(in crate::engine) fn client_gone(&mut self, session: SessionId, work: Work) {
         match work {
             Work::Request(request) => match self.parked_slot(session, request) {
                 Some(slot) => self.reject_parked(slot, RejectReason::ClientGone),
@@ -40,6 +40,9 @@ impl Engine {
             lease.reclaimed = Moment::from(Some(reclaimed));
             self.reset_end(id);
         }
-        self.outputs.push_back(Output::ClientGone { session, lease: id });
+        if let Some(lease) = self.lease(id) {
+            let context = self.context_of(lease);
+            self.announce(Output::ClientGone { context, lease: id });
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! What one key or org is entitled to changes while others hold and wait: its class is another, or an operator set
 //! something for it. Costs what it holds and awaits, not what everybody does.
 
-use crate::admission::admit::Refusal;
 use crate::collections::slots::Slot;
-use crate::deadline::Timer;
 use crate::engine::Engine;
+use crate::engine::admission::Refusal;
+use crate::engine::deadline::Timer;
 use crate::id::{ClassId, KeyId, OrgId, PoolId};
 use crate::identity::party::{Holder, Name, Parties, PartyId};
 use crate::policy::Override;
@@ -13,7 +13,7 @@ use crate::waiting::park::{Ask, ParkId, Parked};
 impl Engine {
     /// The holder of a request in a pool, referenced once more, whose class is the one its request names. If that changes
     /// what it is entitled to while it holds or awaits something, who waits is woken.
-    pub(crate) fn resolve_holder(
+    pub(in crate::engine) fn resolve_holder(
         &mut self,
         pool: PoolId,
         key: Option<KeyId>,
@@ -33,7 +33,7 @@ impl Engine {
     }
 
     /// An operator's setting for a key begins, changes or ends.
-    pub(crate) fn override_key(&mut self, key: KeyId, with: Option<Override>) {
+    pub(in crate::engine) fn override_key(&mut self, key: KeyId, with: Option<Override>) {
         if with.is_some_and(|with| with.check().is_err()) {
             self.totals.policies_refused += 1;
             return;
@@ -89,17 +89,17 @@ impl Engine {
         for Parked { ask, .. } in gone {
             self.wake(ask.pool);
             let refusal = self.suspended(ask.holder);
-            self.shed(ask, refusal);
+            self.refuse_parked(ask, refusal);
         }
     }
 
     /// Refuses what waits, in order of arrival. A request that moves holds its lease.
-    pub(crate) fn shed_waiting(&mut self, refusal: Refusal) {
+    pub(in crate::engine) fn shed_waiting(&mut self, refusal: Refusal) {
         let waiting = self.waiting_of(|ask| !ask.moves());
         let gone: Vec<_> = waiting.into_iter().filter_map(|(_, slot)| self.unpark(slot)).collect();
         for Parked { ask, .. } in gone {
             self.wake(ask.pool);
-            self.shed(ask, refusal);
+            self.refuse_parked(ask, refusal);
         }
     }
 

@@ -1,13 +1,13 @@
 //! Leases that go on elsewhere: to another member after a refusal before the first byte (A12), to another session after
 //! a reconnect or a restart.
 
-use crate::admission::judge::Obstacle;
 use crate::engine::Engine;
 use crate::fairness::sets::Ledger;
 use crate::id::{LeaseId, MemberId, RequestId, SessionId};
-use crate::io::{Held, Kind, Output, RejectReason};
+use crate::io::{Held, Kind, Output, Registration, RejectReason};
 use crate::leases::lease::{Claim, Lease, Moment};
 use crate::policy::{CLAIMS_WITHOUT_LIMIT, SUSPENDED_CLAIMS};
+use crate::pools::judge::Obstacle;
 use crate::waiting::park::{Ask, Door, Errand};
 
 impl Engine {
@@ -15,7 +15,7 @@ impl Engine {
     ///
     /// If no other has a slot the request waits in front of all others, for what is left of its first wait, and keeps
     /// its lease (and the old member's slot) meanwhile. Re-attached work has nowhere else to go.
-    pub(crate) fn relocate(&mut self, session: SessionId, request: RequestId, id: LeaseId) {
+    pub(in crate::engine) fn relocate(&mut self, session: SessionId, request: RequestId, id: LeaseId) {
         if self.is_unanswered(session, request) {
             return self.reject(session, request, RejectReason::DuplicateRequest);
         }
@@ -55,31 +55,40 @@ impl Engine {
         self.answer(ask, true);
     }
 
-    /// Puts a lease on the member a move found.
-    pub(crate) fn place_again(&mut self, id: LeaseId, member: Option<MemberId>) {
-        let Some(slot) = self.lease_slots.get(&id).copied() else { return };
+    /// Puts a lease on the member a move found; where it was.
+    pub(in crate::engine) fn place_again(&mut self, id: LeaseId, member: Option<MemberId>) -> Option<MemberId> {
+        let slot = self.lease_slots.get(&id).copied()?;
         let lease = &mut self.leases[slot];
         let pool = &mut self.pools[lease.pool.index()];
         pool.leave(lease.seat(), &self.parties);
-        (lease.member, lease.relocated) = (member, true);
+        let from = std::mem::replace(&mut lease.member, member);
+        lease.relocated = true;
         pool.enter(lease.seat(), &self.parties);
         let pool = lease.pool;
         self.wake(pool);
+        from
     }
 
     /// Takes over a lease the proxy holds already.
-    pub(crate) fn register(&mut self, held: Held) {
+    pub(in crate::engine) fn register(&mut self, held: Held) {
         self.open_session(held.session);
         let session = held.session;
-        let before = self.lease(held.lease).map(|lease| lease.session);
-        let new = self.adopt(&held).or_else(|| self.enter(&held));
-        self.outputs.push_back(Output::Registered { session, old: held.lease, new });
-        // What was said to the session it comes from, nobody may have heard.
-        if let Some(lease) = new.and_then(|id| self.lease(id)).filter(|lease| lease.client_gone)
-            && before != Some(session)
+        let from = self.lease(held.lease).map(|lease| lease.session);
+        let taken = self.adopt(&held).or_else(|| self.enter(&held));
+        let new = taken.and_then(|id| self.lease(id)).map(|lease| Registration {
+            context: self.context_of(lease),
+            lease: lease.id,
+            granted: lease.granted,
+            suspended: lease.suspended,
+            from: from.filter(|_| lease.id == held.lease),
+        });
+        self.announce(Output::Registered { session, old: held.lease, new });
+        // The session that it comes from may not have read that its client is gone.
+        if let Some(Registration { context, lease, .. }) = new
+            && from != Some(session)
+            && self.lease(lease).is_some_and(|lease| lease.client_gone)
         {
-            let lease = lease.id;
-            self.outputs.push_back(Output::ClientGone { session, lease });
+            self.announce(Output::ClientGone { context, lease });
         }
     }
 

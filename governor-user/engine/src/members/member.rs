@@ -11,10 +11,9 @@
 //! Reports only extend a cool-down, to `max_cooldown` from the report at most. Nothing a running stream does ends one. A
 //! report `Up` ends what reports began; only an operator ends what an operator ordered.
 
-use crate::io::MemberOrder;
+use crate::io::{CoolingCause, MemberOrder, MemberState};
 use crate::policy::{MemberPolicy, PoolPolicy};
-use crate::snapshot::{CoolingCause, MemberState};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// One member of a pool.
 #[derive(Clone, Debug)]
@@ -32,6 +31,15 @@ pub(crate) struct Member {
     ordered: Option<Instant>,
     /// Drained by an operator at run time, whatever its policy says.
     drained: bool,
+    /// As it was announced last; `None` before the first time.
+    announced: Option<Shown>,
+}
+
+/// What is announced of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) state: MemberState,
+    pub(crate) cooling: Option<(CoolingCause, Instant)>,
 }
 
 impl Member {
@@ -45,6 +53,7 @@ impl Member {
             overloaded: None,
             ordered: None,
             drained: false,
+            announced: None,
         }
     }
 
@@ -64,9 +73,11 @@ impl Member {
     }
 
     /// 429: out until the reset it named, else for the pool's default. A reset already past says nothing.
-    pub(crate) fn rate_limit(&mut self, reset: Option<Instant>, now: Instant, pool: &PoolPolicy) {
+    /// The time to the reset, if the pool's longest cool-down cut it.
+    pub(crate) fn rate_limit(&mut self, reset: Option<Instant>, now: Instant, pool: &PoolPolicy) -> Option<Duration> {
         let until = reset.filter(|at| *at > now).unwrap_or_else(|| now.after(pool.rate_limited_cooldown));
         self.rate_limited = self.rate_limited.max(Some(until.min(now.after(pool.max_cooldown))));
+        reset.map(|at| at.since(now)).filter(|asked| *asked > pool.max_cooldown)
     }
 
     /// 529 or a transport error: out for a short fixed time, however often it happens.
@@ -135,6 +146,12 @@ impl Member {
     /// The next moment its cool-downs change by time alone.
     pub(crate) fn next_change(&self) -> Option<Instant> {
         [self.rate_limited, self.overloaded, self.ordered].into_iter().flatten().min()
+    }
+
+    /// What is to be announced of it, if that changed since the last time.
+    pub(crate) fn changed(&mut self) -> Option<Shown> {
+        let shown = Shown { state: self.state(), cooling: self.cooling_cause().zip(self.cooling_until()) };
+        (self.announced.replace(shown) != Some(shown)).then_some(shown)
     }
 
     /// For display. A cooling member that stays selectable is `Up`: it takes requests.

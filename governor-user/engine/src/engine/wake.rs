@@ -1,17 +1,18 @@
 //! Who waits, and who of them goes when something changed.
 
-use crate::admission::judge::Obstacle;
 use crate::collections::slots::Slot;
 use crate::engine::Engine;
+use crate::engine::admission::Refusal;
 use crate::id::PoolId;
 use crate::identity::party::Holder;
-use crate::io::{Output, RejectReason};
+use crate::io::{Output, RejectReason, WaitEnd};
+use crate::pools::judge::Obstacle;
 use crate::waiting::park::{Ask, Door, Errand, ParkId, Parked};
 use crate::waiting::stand::Rank;
 
 impl Engine {
     /// Lets a request wait.
-    pub(crate) fn park(&mut self, ask: Ask, recorded: bool) {
+    pub(in crate::engine) fn park(&mut self, ask: Ask, recorded: bool) {
         let id = ParkId(self.next_park);
         self.next_park += 1;
         if ask.moves() {
@@ -19,7 +20,8 @@ impl Engine {
         } else {
             self.parties.count(ask.holder);
         }
-        self.outputs.push_back(Output::Parked { session: ask.session, request: ask.request });
+        let context = self.context_while_asking(&ask);
+        self.announce(Output::Parked { context, request: ask.request });
         let (session, request, until, pool, errand) = (ask.session, ask.request, ask.until, ask.pool, ask.errand);
         let slot = self.parked.insert(Parked { id, ask, recorded, timer: 0 });
         self.requests.insert((session, request), slot);
@@ -41,7 +43,7 @@ impl Engine {
 
     /// Somebody with a floor holds or awaits something more. If the floors now exceed what there is to share they are scaled
     /// down, and what others are no longer sure of may be enough for one who waits.
-    pub(crate) fn guarantee(&mut self, pool: PoolId, holder: Holder) {
+    pub(in crate::engine) fn guarantee(&mut self, pool: PoolId, holder: Holder) {
         let by_org = self.pools[pool.index()].sets.by_org;
         if by_org && self.parties.terms(holder, holder.unit(by_org)).floor > 0 {
             self.wake(pool);
@@ -49,7 +51,7 @@ impl Engine {
     }
 
     /// Takes a request out of the queues, for whatever comes next. The caller answers it and owns its set and holder.
-    pub(crate) fn unpark(&mut self, slot: Slot) -> Option<Parked> {
+    pub(in crate::engine) fn unpark(&mut self, slot: Slot) -> Option<Parked> {
         let waits = self.parked.get(slot)?;
         let ask = &waits.ask;
         self.pools[ask.pool.index()].unpark(slot, ask, &self.parties);
@@ -75,8 +77,9 @@ impl Engine {
     }
 
     /// A parked request is no more; nothing is answered.
-    pub(crate) fn vanish(&mut self, slot: Slot) -> Option<Ask> {
+    pub(in crate::engine) fn vanish(&mut self, slot: Slot, end: WaitEnd) -> Option<Ask> {
         let Parked { ask, .. } = self.unpark(slot)?;
+        self.announce_unparked(&ask, end);
         self.forget(&ask);
         // What it wanted is there to be shared by those who still wait.
         self.wake(ask.pool);
@@ -84,26 +87,33 @@ impl Engine {
     }
 
     /// A parked request is no more; its session is told why.
-    pub(crate) fn reject_parked(&mut self, slot: Slot, why: RejectReason) {
-        if let Some(ask) = self.vanish(slot) {
+    pub(in crate::engine) fn reject_parked(&mut self, slot: Slot, why: RejectReason) {
+        if let Some(ask) = self.vanish(slot, WaitEnd::Gone) {
             self.reject(ask.session, ask.request, why);
         }
     }
 
     /// A parked request's wait is spent: refused on the numbers of now.
-    pub(crate) fn give_up(&mut self, slot: Slot) {
+    pub(in crate::engine) fn give_up(&mut self, slot: Slot) {
         let Some(Parked { ask, .. }) = self.unpark(slot) else { return };
         let judged = self.pools[ask.pool.index()].judge(&ask, &self.parties);
         let refusal = self.refusal(&ask, judged.err().unwrap_or(Obstacle::Exhausted));
         self.wake(ask.pool);
+        self.refuse_parked(ask, refusal);
+    }
+
+    /// Refuses a request that was taken out of the queues.
+    pub(in crate::engine) fn refuse_parked(&mut self, ask: Ask, refusal: Refusal) {
+        self.announce_unparked(&ask, WaitEnd::Refused);
         self.shed(ask, refusal);
     }
 
     /// Grants to parked requests of a pool until none can go: most deserving first.
-    pub(crate) fn grant_parked(&mut self, pool: PoolId) {
+    pub(in crate::engine) fn grant_parked(&mut self, pool: PoolId) {
         while let Some(slot) = self.most_deserving(pool) {
             let Some(Parked { ask, recorded, .. }) = self.unpark(slot) else { return };
             if self.bypass {
+                self.announce_unparked(&ask, WaitEnd::Granted);
                 self.let_pass(ask);
                 continue;
             }
@@ -111,7 +121,7 @@ impl Engine {
             if ask.deadline.is_some_and(|deadline| !pool.service.fits(self.now, deadline)) {
                 // Its client would be gone before the work is done: the slot is better used by another.
                 let refusal = self.refusal(&ask, Obstacle::Exhausted);
-                self.shed(ask, refusal);
+                self.refuse_parked(ask, refusal);
                 continue;
             }
             match pool.judge(&ask, &self.parties) {
@@ -119,12 +129,13 @@ impl Engine {
                     if !recorded {
                         self.observe_share(&ask);
                     }
+                    self.announce_unparked(&ask, WaitEnd::Granted);
                     self.grant(ask, member);
                 }
                 Err(obstacle) => {
                     debug_assert!(false, "the most deserving can go: {obstacle:?}");
                     let refusal = self.refusal(&ask, obstacle);
-                    self.shed(ask, refusal);
+                    self.refuse_parked(ask, refusal);
                 }
             }
         }
@@ -132,7 +143,7 @@ impl Engine {
 
     /// Who goes next in a pool, if anybody can: those that move, then who is below its floor, then who has least for its
     /// weight, then who waits longest.
-    pub(crate) fn most_deserving(&self, pool: PoolId) -> Option<Slot> {
+    pub(in crate::engine) fn most_deserving(&self, pool: PoolId) -> Option<Slot> {
         let pool = &self.pools[pool.index()];
         let mut best: Option<((bool, Rank, ParkId), Slot)> = None;
         for set in pool.sets.waiting() {

@@ -1,0 +1,6 @@
+//! Leases from grant to end, and the sessions that hold them.
+
+mod lifecycle;
+mod relocate;
+mod sessions;
+mod suspend;

@@ -1,0 +1,4 @@
+//! Members of a pool and kinds of traffic, each by itself.
+
+pub(crate) mod member;
+pub(crate) mod traffic;
