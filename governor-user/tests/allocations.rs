@@ -18,7 +18,7 @@ use governor_common::wire::{KeyHash, VERSION};
 use governor_engine::id::SessionId;
 use governor_engine::time::Instant;
 use governor_user::config::Base;
-use governor_user::driver::messages::Message;
+use governor_user::driver::messages::{Greeting, Message};
 use governor_user::driver::{Driver, Parts};
 use governor_user::state::StateDir;
 use governor_user::transport::outbox;
@@ -53,9 +53,9 @@ fn open(driver: &mut Driver, session: SessionId) -> UnixStream {
     theirs.set_nonblocking(true).unwrap();
     let (outbox, _) = outbox::channel(Arc::new(Socket::new(ours).unwrap()), outbox::Unread::default());
     let peer = Peer { pid: None, uid: 0, gid: 0, started: None };
-    driver.handle(Message::Opened { session, peer, outbox }, NOW);
-    let hello = Request::Hello(Hello { version: VERSION, name: "proxy".to_owned(), resume: None });
-    driver.handle(Message::Frames { session, frames: frames(&[hello]) }, NOW);
+    let hello = Hello { version: VERSION, name: "proxy".to_owned(), resume: None };
+    let greeting = Box::new(Greeting { peer, outbox, hello, request: 1 });
+    driver.handle(Message::Opened { session, greeting }, NOW);
     driver.tick(NOW);
     granted(&theirs);
     theirs
@@ -66,7 +66,7 @@ fn crowd(driver: &mut Driver) -> UnixStream {
     let session = SessionId(1);
     let proxy = open(driver, session);
     for _ in 0..6 {
-        driver.handle(Message::Frames { session, frames: batch(Vec::new()) }, NOW);
+        driver.handle(Message::Bytes { session, bytes: batch(Vec::new()) }, NOW);
         driver.tick(NOW);
         granted(&proxy);
     }
@@ -117,7 +117,7 @@ fn a_batch_allocates_the_list_of_what_it_gives_back_and_nothing_for_a_request() 
     let turn = || {
         let frames = batch(std::mem::take(&mut leases));
         let before = calls();
-        driver.handle(Message::Frames { session: busy, frames }, NOW);
+        driver.handle(Message::Bytes { session: busy, bytes: frames }, NOW);
         driver.tick(NOW);
         let calls = calls() - before;
         leases = granted(&proxy);
@@ -149,7 +149,7 @@ fn a_request_that_comes_alone_allocates_the_list_of_what_it_gives_back() {
     assert_few_allocate(|| {
         let frames = frames(&[Request::Acquire(acquire.clone()), Request::Release { leases: vec![lease] }]);
         let before = calls();
-        driver.handle(Message::Frames { session: alone, frames }, NOW);
+        driver.handle(Message::Bytes { session: alone, bytes: frames }, NOW);
         driver.tick(NOW);
         let calls = calls() - before;
         lease = granted(&proxy)[0];

@@ -12,7 +12,7 @@ use governor_common::wire::{KeyHash, VERSION};
 use governor_engine::id::SessionId;
 use governor_engine::time::{Duration, Instant};
 use governor_user::config::Base;
-use governor_user::driver::messages::{Ask, Message};
+use governor_user::driver::messages::{Ask, Greeting, Message};
 use governor_user::driver::{Driver, Parts};
 use governor_user::state::StateDir;
 use governor_user::transport::outbox;
@@ -78,12 +78,13 @@ fn ask(driver: &mut Driver, slots: usize, now: Instant) -> UnixStream {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (outbox, _) = outbox::channel(Arc::new(Socket::new(ours).unwrap()), outbox::Unread::default());
     let peer = Peer { pid: None, uid: 0, gid: 0, started: None };
-    driver.handle(Message::Opened { session: SESSION, peer, outbox }, now);
+    let hello = Hello { version: VERSION, name: "proxy".to_owned(), resume: None };
+    let greeting = Box::new(Greeting { peer, outbox, hello, request: 1 });
+    driver.handle(Message::Opened { session: SESSION, greeting }, now);
     let acquire =
         Acquire { pool: "chat".to_owned(), key: Some(KeyHash([7; 16])), max_wait_ms: Some(0), ..Acquire::default() };
-    let mut requests = vec![Request::Hello(Hello { version: VERSION, name: "proxy".to_owned(), resume: None })];
-    requests.extend(std::iter::repeat_with(|| Request::Acquire(acquire.clone())).take(slots));
-    driver.handle(Message::Frames { session: SESSION, frames: frames(&requests) }, now);
+    let requests: Vec<Request> = std::iter::repeat_with(|| Request::Acquire(acquire.clone())).take(slots).collect();
+    driver.handle(Message::Bytes { session: SESSION, bytes: frames(&requests) }, now);
     // A session has a bounded number of frames handled in an iteration.
     for _ in 0..=slots / 64 {
         driver.tick(now);

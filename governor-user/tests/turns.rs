@@ -1,10 +1,11 @@
-//! Turns between sessions, by the driver alone and without a clock: how many frames of a session that floods are handled
-//! between two of another.
+//! Streams of sessions, by the driver alone and without a clock: that it does not matter in which pieces a stream comes, and
+//! how many frames of a session that floods are handled between two of another.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 use bytes::{Bytes, BytesMut};
 use governor_common::wire::codec::{encode_request, parse_reply};
+use governor_common::wire::error::FrameError;
 use governor_common::wire::frame::decode_frame;
 use governor_common::wire::reply::Reply;
 use governor_common::wire::request::{Acquire, HeldLease, Hello, Request};
@@ -13,12 +14,13 @@ use governor_common::wire::{KeyHash, VERSION};
 use governor_engine::id::SessionId;
 use governor_engine::time::{Duration, Instant};
 use governor_user::config::Base;
-use governor_user::driver::messages::Message;
+use governor_user::driver::messages::{Greeting, Message};
 use governor_user::driver::sessions::turns::FRAMES_PER_TURN;
 use governor_user::driver::{Driver, Parts};
 use governor_user::records::demand::{Fact, recorded};
 use governor_user::state::StateDir;
-use governor_user::transport::outbox;
+use governor_user::transport::gate::{BOUND, Gate};
+use governor_user::transport::outbox::{self, Drain, End};
 use governor_user::transport::peer::Peer;
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -47,16 +49,22 @@ fn frames(requests: impl IntoIterator<Item = Request>) -> Bytes {
 
 /// A proxy that has greeted.
 fn open(driver: &mut Driver, session: SessionId) -> UnixStream {
+    connect(driver, session).0
+}
+
+/// The same with the session's ends of what is queued for it and of what is read of it.
+fn connect(driver: &mut Driver, session: SessionId) -> (UnixStream, Drain, Gate) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     theirs.set_nonblocking(true).unwrap();
-    let (outbox, _) = outbox::channel(Arc::new(Socket::new(ours).unwrap()), outbox::Unread::default());
+    let (outbox, drain) = outbox::channel(Arc::new(Socket::new(ours).unwrap()), outbox::Unread::default());
+    let gate = outbox.gate().clone();
     let peer = Peer { pid: None, uid: 0, gid: 0, started: None };
-    driver.handle(Message::Opened { session, peer, outbox }, NOW);
-    let hello = Request::Hello(Hello { version: VERSION, name: "proxy".to_owned(), resume: None });
-    driver.handle(Message::Frames { session, frames: frames([hello]) }, NOW);
+    let hello = Hello { version: VERSION, name: "proxy".to_owned(), resume: None };
+    let greeting = Box::new(Greeting { peer, outbox, hello, request: 1 });
+    driver.handle(Message::Opened { session, greeting }, NOW);
     driver.tick(NOW);
     replies(&theirs);
-    theirs
+    (theirs, drain, gate)
 }
 
 /// What there is to read.
@@ -85,6 +93,62 @@ fn within(run: impl FnOnce(&Path)) {
     run(tempfile::tempdir().unwrap().path());
 }
 
+/// Hands a stream over in pieces of this many bytes, and gives back all that is answered.
+fn answers_to_pieces(stream: &Bytes, piece: usize) -> Vec<Reply> {
+    let mut answers = Vec::new();
+    within(|folder| {
+        let mut driver = driver(folder, 0);
+        let session = SessionId(1);
+        let proxy = open(&mut driver, session);
+        for at in (0..stream.len()).step_by(piece) {
+            let bytes = stream.slice(at..stream.len().min(at + piece));
+            driver.handle(Message::Bytes { session, bytes }, NOW);
+            driver.tick(NOW);
+            answers.extend(replies(&proxy));
+        }
+        while driver.has_waiting() {
+            driver.tick(NOW);
+        }
+        answers.extend(replies(&proxy));
+    });
+    answers
+}
+
+#[test]
+fn a_stream_is_answered_the_same_in_whatever_pieces_it_comes() {
+    let acquire =
+        Request::Acquire(Acquire { pool: "chat".to_owned(), key: Some(KeyHash([1; 16])), ..Acquire::default() });
+    // Among them a frame of nearly 64 KiB, and one that is not understood.
+    let long = Request::Release { leases: vec![u64::MAX; 8000] };
+    let mut stream = BytesMut::from(&frames([acquire.clone(), long, acquire.clone(), Request::Ping])[..]);
+    stream.extend_from_slice(&[8, 0, 0, 0, 250, 0, 0, 0, 9, 0, 0, 0]);
+    stream.extend_from_slice(&frames(std::iter::repeat_n(acquire, 150)));
+    let stream = stream.freeze();
+    let whole = answers_to_pieces(&stream, stream.len());
+    assert_eq!(whole.iter().filter(|reply| matches!(reply, Reply::Grant(_))).count(), 152);
+    assert_eq!(whole.iter().filter(|reply| matches!(reply, Reply::Error { .. })).count(), 1);
+    for piece in [1, 3, 13, 1000, 16 * 1024] {
+        assert_eq!(answers_to_pieces(&stream, piece), whole, "in pieces of {piece} bytes");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_can_be_cut_no_further_ends_its_session_after_what_came_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = driver(folder.path(), 0);
+    let session = SessionId(1);
+    let (proxy, drain, gate) = connect(&mut driver, session);
+    let bad = [&frames([Request::Ping])[..], &[7, 0, 0, 0, 1, 2, 3]].concat();
+    for bytes in [Bytes::from(bad), frames([Request::Ping])] {
+        assert!(!gate.enter(bytes.len()));
+        driver.handle(Message::Bytes { session, bytes }, NOW);
+        driver.tick(NOW);
+    }
+    assert_eq!(pongs(&proxy), 1, "what comes after it is not looked at");
+    assert_eq!(drain.next().await.unwrap_err(), End::BadStream(FrameError::TooShort { length: 7 }));
+    assert!(!gate.enter(BOUND), "and holds no room");
+}
+
 #[test]
 fn a_flood_is_handled_in_turns_with_the_others() {
     within(|folder| {
@@ -92,11 +156,11 @@ fn a_flood_is_handled_in_turns_with_the_others() {
         let (flooder, other) = (SessionId(1), SessionId(2));
         let (flooding, calm) = (open(&mut driver, flooder), open(&mut driver, other));
         const FLOOD: usize = 1000;
-        driver.handle(Message::Frames { session: flooder, frames: pings(FLOOD) }, NOW);
+        driver.handle(Message::Bytes { session: flooder, bytes: pings(FLOOD) }, NOW);
         let mut answered = 0;
         let mut most = 0;
         while answered < FLOOD {
-            driver.handle(Message::Frames { session: other, frames: pings(1) }, NOW);
+            driver.handle(Message::Bytes { session: other, bytes: pings(1) }, NOW);
             driver.tick(NOW);
             assert_eq!(pongs(&calm), 1, "the other session is answered in every iteration");
             let between = pongs(&flooding);
@@ -118,7 +182,7 @@ fn what_was_sent_before_a_close_is_handled_first() {
         let proxy = open(&mut driver, session);
         let asked = 300;
         let acquire = || Request::Acquire(Acquire { pool: "chat".to_owned(), ..Acquire::default() });
-        driver.handle(Message::Frames { session, frames: frames((0..asked).map(|_| acquire())) }, NOW);
+        driver.handle(Message::Bytes { session, bytes: frames((0..asked).map(|_| acquire())) }, NOW);
         let (grace, mut told) = oneshot::channel();
         driver.handle(Message::Lost { session, why: "test".to_owned(), grace }, NOW);
         assert!(told.try_recv().is_err(), "frames wait for their turn");
@@ -159,14 +223,14 @@ fn recording_many_leases_takes_bounded_work_and_room() {
                 ..HeldLease::default()
             };
             let leases = (first..first + 500).map(lease).collect();
-            driver.handle(Message::Frames { session, frames: frames([Request::Register { leases }]) }, NOW);
+            driver.handle(Message::Bytes { session, bytes: frames([Request::Register { leases }]) }, NOW);
             driver.tick(NOW);
         }
         let later = |n: u64| NOW.after(Duration::from_millis(250 * n));
         let mut ids = 0;
         for n in 1..400 {
             let acquire = Request::Acquire(Acquire { pool: "chat".to_owned(), ..Acquire::default() });
-            driver.handle(Message::Frames { session, frames: frames([acquire]) }, later(n));
+            driver.handle(Message::Bytes { session, bytes: frames([acquire]) }, later(n));
             driver.tick(later(n));
             ids += replies(&proxy).len();
         }
@@ -194,7 +258,7 @@ fn a_resumed_lease_is_recorded_with_its_org() {
         let proxy = open(&mut driver, session);
         let (key, org) = (Some(KeyHash([1; 16])), Some(KeyHash([2; 16])));
         let acquire = Request::Acquire(Acquire { pool: "chat".to_owned(), key, org, ..Acquire::default() });
-        driver.handle(Message::Frames { session, frames: frames([acquire]) }, NOW);
+        driver.handle(Message::Bytes { session, bytes: frames([acquire]) }, NOW);
         driver.tick(NOW);
         let Some(Reply::Grant(grant)) = replies(&proxy).into_iter().find(|reply| matches!(reply, Reply::Grant(_)))
         else {
@@ -202,7 +266,7 @@ fn a_resumed_lease_is_recorded_with_its_org() {
         };
         let lease = grant.lease;
         let idle = [Request::Suspend { lease }, Request::Resume { lease, max_wait_ms: None }];
-        driver.handle(Message::Frames { session, frames: frames(idle) }, NOW);
+        driver.handle(Message::Bytes { session, bytes: frames(idle) }, NOW);
         driver.tick(NOW);
         drop(driver);
         let facts: Vec<Fact> = recorded(folder).unwrap().into_iter().flatten().collect();

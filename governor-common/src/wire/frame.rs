@@ -77,19 +77,6 @@ pub fn next_frame<'a>(bytes: &mut &'a [u8]) -> Result<Option<FrameRef<'a>>, Fram
     Ok(Some(FrameRef { kind: *kind, flags: *flags, request: u32::from_le_bytes(*request), body }))
 }
 
-/// How many bytes at the front of `bytes` are whole frames, and what is wrong with what follows them, if it can be no frame.
-#[must_use]
-pub fn whole_frames(bytes: &[u8]) -> (usize, Option<FrameError>) {
-    let mut rest = bytes;
-    loop {
-        match next_frame(&mut rest) {
-            Ok(Some(_)) => {}
-            Ok(None) => return (bytes.len() - rest.len(), None),
-            Err(error) => return (bytes.len() - rest.len(), Some(error)),
-        }
-    }
-}
-
 /// Appends one frame whose content `write` appends.
 ///
 /// # Errors

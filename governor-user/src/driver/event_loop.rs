@@ -127,15 +127,15 @@ pub(super) struct Session {
     pub(super) peer: Peer,
     /// Gone once the connection is.
     pub(super) outbox: Option<Outbox>,
-    /// Known after `Hello`.
-    pub(super) name: Option<String>,
-    /// Of the protocol.
+    /// As its `Hello` says.
+    pub(super) name: String,
+    /// Of the protocol: the highest that both sides speak.
     pub(super) version: u16,
     /// The session it goes on from, of the life before; until it asks for something new.
     pub(super) former: Option<SessionId>,
     /// For its next `Acquire`.
     pub(super) candidates: Candidates,
-    /// Its frames that wait for their turn.
+    /// Its stream, and what of it waits for its turn.
     pub(super) turn: Turn,
 }
 
@@ -283,13 +283,8 @@ impl Driver {
     pub fn handle(&mut self, message: Message, now: Instant) {
         self.now = now;
         match message {
-            Message::Opened { session, peer, outbox } => {
-                let outbox = Some(outbox);
-                let (candidates, turn) = (Candidates::default(), Turn::default());
-                let state = Session { peer, outbox, name: None, version: 1, former: None, candidates, turn };
-                self.sessions.insert(session, state);
-            }
-            Message::Frames { session, frames } => self.take_frames(session, frames, now),
+            Message::Opened { session, greeting } => self.open_session(session, *greeting, now),
+            Message::Bytes { session, bytes } => self.take_bytes(session, bytes, now),
             Message::Lost { session, why, grace } => self.lose(session, why, grace, now),
             Message::Gone { session } => {
                 self.limits_stale = true;
@@ -311,7 +306,7 @@ impl Driver {
     }
 
     pub(super) fn connected(&self) -> impl Iterator<Item = (&SessionId, &Session)> {
-        self.sessions.iter().filter(|(_, session)| session.outbox.is_some() && session.name.is_some())
+        self.sessions.iter().filter(|(_, session)| session.outbox.is_some())
     }
 
     pub(super) fn send(&mut self, session: SessionId, request: u32, reply: &Reply) {
@@ -324,13 +319,6 @@ impl Driver {
             && push(outbox, &self.parts.engine)
         {
             self.unsent.push(session);
-        }
-    }
-
-    /// Ends a session after what was said to it.
-    pub(super) fn close(&self, session: SessionId) {
-        if let Some(outbox) = self.outbox(session) {
-            outbox.close();
         }
     }
 

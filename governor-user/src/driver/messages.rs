@@ -11,6 +11,7 @@ use crate::transport::outbox::Outbox;
 use crate::transport::peer::Peer;
 use bytes::Bytes;
 use governor_api as api;
+use governor_common::wire::request::Hello;
 use governor_engine::id::SessionId;
 use governor_engine::policy::Policy;
 use governor_engine::snapshot::LeaseView;
@@ -23,21 +24,19 @@ use tokio::sync::oneshot;
 /// What the rest of the daemon tells the driver.
 #[derive(Debug)]
 pub enum Message {
-    /// A proxy connected and may speak.
+    /// A proxy connected and said `Hello` in a version that is served.
     Opened {
         /// Its session.
         session: SessionId,
-        /// Who it is.
-        peer: Peer,
-        /// Where its replies go.
-        outbox: Outbox,
+        /// What it begins with.
+        greeting: Box<Greeting>,
     },
-    /// It said something.
-    Frames {
+    /// More of its stream.
+    Bytes {
         /// Its session.
         session: SessionId,
-        /// Whole frames as they came, not yet parsed.
-        frames: Bytes,
+        /// As they came: they may begin or end within a frame.
+        bytes: Bytes,
     },
     /// Its connection is gone, its process may live.
     Lost {
@@ -64,6 +63,19 @@ pub enum Message {
         /// How long to wait for leases.
         within: Duration,
     },
+}
+
+/// What a session begins with.
+#[derive(Debug)]
+pub struct Greeting {
+    /// Process and user of the proxy.
+    pub peer: Peer,
+    /// Where replies go.
+    pub outbox: Outbox,
+    /// What its first frame says.
+    pub hello: Hello,
+    /// Request id of that frame.
+    pub request: u32,
 }
 
 /// Questions and orders of the control API.

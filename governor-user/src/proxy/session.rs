@@ -1,18 +1,19 @@
-//! One proxy's connection: whole frames for the driver, and the replies that it could not write itself. A stream that cannot be cut into frames ends it.
-//! Knows no engine, and nothing of what frames say.
+//! One proxy's connection: its `Hello`, then its stream as it comes, for the driver, and the replies that the driver could
+//! not write itself. Knows no engine, and nothing of what later frames say: the driver cuts and parses them.
 
 use super::census::Place;
-use crate::driver::messages::Message;
+use crate::driver::messages::{Greeting, Message};
 use crate::transport::descriptor;
 use crate::transport::gate::Gate;
 use crate::transport::outbox::{Batch, Drain, End, Unread};
 use crate::transport::peer::{ExitWatch, Peer};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
+use governor_common::wire::VERSION;
 use governor_common::wire::codec;
 use governor_common::wire::error::FrameError;
 use governor_common::wire::frame;
 use governor_common::wire::reply::{ErrorCode, Reply};
-use governor_common::wire::request::Request;
+use governor_common::wire::request::{Hello, Request};
 use governor_common::wire::socket::Socket;
 use governor_engine::id::SessionId;
 use std::sync::Arc;
@@ -25,9 +26,6 @@ use tokio::task::JoinSet;
 
 /// Bytes read at once at most.
 const CHUNK: usize = 16 * 1024;
-
-/// Bytes there is room for in what was read and is no whole frame yet: most reads are shorter.
-const LEAST: usize = 4 * 1024;
 
 /// A connection says `Hello` within this, or is closed.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
@@ -74,8 +72,8 @@ pub async fn serve(
             return;
         }
     };
-    let read = match tokio::time::timeout(HELLO_WITHIN, hello(&socket)).await {
-        Ok(Ok(read)) => read,
+    let First { hello, request, rest } = match tokio::time::timeout(HELLO_WITHIN, hello(&socket)).await {
+        Ok(Ok(first)) => first,
         Ok(Err(refusal)) => {
             // The connection ends anyway: a peer without room for the reason does not get it.
             drop(socket.try_write(&refusal));
@@ -89,12 +87,13 @@ pub async fn serve(
     let exit = ExitWatch::of(&peer);
     let (outbox, drain) = crate::transport::outbox::channel(Arc::clone(&socket), unread);
     let gate = outbox.gate().clone();
-    if driver.send(Message::Opened { session, peer, outbox }).await.is_err() {
+    let greeting = Box::new(Greeting { peer, outbox, hello, request });
+    if driver.send(Message::Opened { session, greeting }).await.is_err() {
         return;
     }
     // What is read wakes a task that looks at nothing else.
     let mut reader = JoinSet::new();
-    reader.spawn(self::read(Arc::clone(&socket), session, read, gate, driver.clone()));
+    reader.spawn(read(Arc::clone(&socket), session, rest, gate, driver.clone()));
     let ended = tokio::select! {
         Some(ended) = reader.join_next() => ended.unwrap_or(Ended::Panicked),
         ended = write(&socket, &drain) => ended,
@@ -119,11 +118,20 @@ pub async fn serve(
     drop(place);
 }
 
-/// Reads until the first frame is there and is `Hello`; gives back all that was read.
+/// The first frame of a connection.
+struct First {
+    hello: Hello,
+    /// Its request id.
+    request: u32,
+    /// What was read beyond it.
+    rest: Bytes,
+}
+
+/// Reads until the first frame is there and is a `Hello` that is served.
 ///
 /// # Errors
 /// It is another frame, or none: the bytes to end the connection with, which may be none.
-async fn hello(socket: &Socket) -> Result<BytesMut, BytesMut> {
+async fn hello(socket: &Socket) -> Result<First, BytesMut> {
     let mut read = BytesMut::new();
     let mut chunk = [0; FIRST];
     loop {
@@ -131,19 +139,31 @@ async fn hello(socket: &Socket) -> Result<BytesMut, BytesMut> {
             Ok(0) | Err(_) => return Err(BytesMut::new()),
             Ok(count) => read.extend_from_slice(chunk.get(..count).unwrap_or_default()),
         }
-        match frame::next_frame(&mut &read[..]) {
+        let mut rest = &read[..];
+        match frame::next_frame(&mut rest) {
             Ok(None) if read.len() < LONGEST_HELLO => {}
             Ok(None) => return Err(handshake_error(0, "the first frame is too long for Hello")),
             Err(error) => return Err(handshake_error(0, &error.to_string())),
             Ok(Some(first)) => {
                 return match codec::read_request::<&str>(first) {
-                    Ok(Request::Hello(_)) => Ok(read),
+                    Ok(Request::Hello(hello)) if is_served(hello.version) => {
+                        Ok(First { hello, request: first.request, rest: Bytes::copy_from_slice(rest) })
+                    }
+                    Ok(Request::Hello(Hello { version, .. })) => {
+                        let message = format!("protocol version {version} is not served, {VERSION} is");
+                        Err(handshake_error(first.request, &message))
+                    }
                     Ok(_) => Err(handshake_error(first.request, "the first frame must be Hello")),
                     Err(error) => Err(error_frame(first.request, error.code(), &error.to_string())),
                 };
             }
         }
     }
+}
+
+/// A client may be one version behind, and newer by any number: it then speaks this one.
+fn is_served(version: u16) -> bool {
+    version > 0 && version.saturating_add(1) >= VERSION
 }
 
 fn handshake_error(request: u32, message: &str) -> BytesMut {
@@ -158,38 +178,32 @@ fn error_frame(request: u32, code: ErrorCode, message: &str) -> BytesMut {
     bytes
 }
 
-async fn read(
-    socket: Arc<Socket>,
-    session: SessionId,
-    mut buffer: BytesMut,
-    gate: Gate,
-    driver: Sender<Message>,
-) -> Ended {
+async fn read(socket: Arc<Socket>, session: SessionId, first: Bytes, gate: Gate, driver: Sender<Message>) -> Ended {
     let mut chunk = vec![0; CHUNK];
+    let mut buffer = BytesMut::new();
+    let mut bytes = first;
     loop {
-        let (whole, end) = frame::whole_frames(&buffer);
-        if whole > 0 {
-            let frames = buffer.split_to(whole).freeze();
-            let must_wait = gate.enter(whole);
-            if !tell(&driver, Message::Frames { session, frames }).await {
+        if !bytes.is_empty() {
+            let must_wait = gate.enter(bytes.len());
+            if !tell(&driver, Message::Bytes { session, bytes }).await {
                 return Ended::NoDriver;
             }
             if must_wait {
                 gate.room().await;
             }
         }
-        if let Some(error) = end {
-            return error.into();
-        }
-        // What the driver was given is free again when it has looked at it, and then used again.
-        if buffer.capacity() - buffer.len() < LEAST {
-            buffer.reserve(CHUNK);
-        }
-        match socket.read(&mut chunk).await {
+        bytes = match socket.read(&mut chunk).await {
             Ok(0) => return Ended::ByPeer,
-            Ok(count) => buffer.extend_from_slice(chunk.get(..count).unwrap_or_default()),
+            Ok(count) => {
+                // What the driver was given is free again when it has looked at it, and then used again.
+                if buffer.capacity() < count {
+                    buffer.reserve(CHUNK);
+                }
+                buffer.extend_from_slice(chunk.get(..count).unwrap_or_default());
+                buffer.split().freeze()
+            }
             Err(error) => return error.into(),
-        }
+        };
     }
 }
 
@@ -215,6 +229,7 @@ async fn write(socket: &Socket, drain: &Drain) -> Ended {
             },
             Err(End::SlowReader) => return Ended::SlowReader,
             Err(End::Closed) => return Ended::ByDaemon,
+            Err(End::BadStream(error)) => return error.into(),
         }
     }
 }

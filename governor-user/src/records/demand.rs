@@ -391,3 +391,6 @@ fn org_hex(org: OrgId) -> String {
 fn hex(key: KeyId) -> String {
     naming::hash(key).to_string()
 }
+
+#[cfg(test)]
+mod tests;

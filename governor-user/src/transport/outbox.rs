@@ -5,7 +5,7 @@
 use super::gate::Gate;
 use bytes::{Buf, Bytes, BytesMut};
 use governor_common::wire::codec;
-use governor_common::wire::error::EncodeError;
+use governor_common::wire::error::{EncodeError, FrameError};
 use governor_common::wire::reply::{ErrorCode, Reply};
 use governor_common::wire::socket::Socket;
 use rustix::fd::OwnedFd;
@@ -82,6 +82,8 @@ pub struct Batch {
 pub enum End {
     /// The daemon is done with this session.
     Closed,
+    /// What the proxy sends can be cut into no frames.
+    BadStream(FrameError),
     /// The proxy left [`BOUND`] bytes unread, or too many of what all sessions may.
     SlowReader,
 }
@@ -186,8 +188,8 @@ impl Outbox {
     }
 
     /// Ends the session after what is queued.
-    pub fn close(&self) {
-        self.0.state().end.get_or_insert(End::Closed);
+    pub fn close(&self, why: End) {
+        self.0.state().end.get_or_insert(why);
         self.0.ready.notify_one();
     }
 }
@@ -375,7 +377,7 @@ mod tests {
     async fn what_is_queued_before_a_close_still_goes_out() {
         let (outbox, drain, _theirs) = connected();
         assert!(say(&outbox, 7));
-        outbox.close();
+        outbox.close(End::Closed);
         assert!(!say(&outbox, 8));
         assert_eq!(drain.next().await.unwrap().bytes, frame(7));
         assert_eq!(drain.next().await.unwrap_err(), End::Closed);

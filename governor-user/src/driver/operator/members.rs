@@ -230,7 +230,7 @@ impl Driver {
     /// A session as events name it: its id as `governorctl` shows it, its name and process.
     fn session_name(&self, session: SessionId) -> String {
         let Some(state) = self.sessions.get(&session) else { return format!("s-{}", session.0) };
-        let name: String = state.name.as_deref().unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
+        let name: String = state.name.chars().filter(|c| !c.is_control()).collect();
         let pid = state.peer.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
         format!("s-{} ({name}{pid})", session.0)
     }

@@ -2,12 +2,16 @@
 //! session may say what, and when.
 
 use crate::driver::Driver;
+use crate::driver::event_loop::Session;
+use crate::driver::messages::Greeting;
+use crate::driver::sessions::candidates::Candidates;
 use crate::driver::sessions::translate;
+use crate::driver::sessions::turns::Turn;
 use crate::naming;
 use crate::transport::peer::Peer;
 use governor_common::wire::VERSION;
 use governor_common::wire::reply::{ErrorCode, Level, Reply, Welcome};
-use governor_common::wire::request::{self, HeldLease, Hello, Request};
+use governor_common::wire::request::{self, HeldLease, Request};
 use governor_engine::id::{KeyId, LeaseId, RequestId, SessionId};
 use governor_engine::io::{Acquire, Input, Output};
 use governor_engine::time::{Duration, Instant};
@@ -16,16 +20,13 @@ impl Driver {
     /// Handles one frame of a session.
     pub(crate) fn request(&mut self, session: SessionId, id: u32, request: Request<&str>, now: Instant) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
-        let greeted = state.name.is_some();
         if !matches!(request, Request::Acquire(_) | Request::Candidates { .. }) {
             state.candidates.clear();
         }
         match request {
-            Request::Hello(hello) if !greeted => self.hello(session, id, &hello, now),
-            Request::Hello(_) => self.refuse(session, id, "Hello was already said"),
-            _ if !greeted => {
-                self.refuse(session, id, "the first frame must be Hello");
-                self.close(session);
+            Request::Hello(_) => {
+                let message = "Hello was already said".to_owned();
+                self.send(session, id, &Reply::Error { code: ErrorCode::Handshake, message });
             }
             Request::Candidates { candidates } => state.candidates.add(id, &candidates),
             Request::Acquire(acquire) => self.acquire(session, id, &acquire, now),
@@ -92,26 +93,28 @@ impl Driver {
         }
     }
 
-    fn hello(&mut self, session: SessionId, id: u32, hello: &Hello, now: Instant) {
-        if hello.version == 0 || hello.version.saturating_add(1) < VERSION {
-            let message = format!("protocol version {} is not served, {} is", hello.version, VERSION);
-            self.send(session, id, &Reply::Error { code: ErrorCode::Handshake, message });
-            self.close(session);
-            return;
+    /// Opens a session and answers the `Hello` that it begins with.
+    pub(crate) fn open_session(&mut self, session: SessionId, greeting: Greeting, now: Instant) {
+        let Greeting { peer, outbox, hello, request } = greeting;
+        if let Some(left_out) = self.session_log.allow(std::time::Instant::now()) {
+            let name = governor_observation::wording::printable(&hello.name);
+            let Peer { pid, uid, .. } = peer;
+            tracing::info!(session = session.0, name, pid, uid, left_out, "session opened");
         }
-        if let Some(state) = self.sessions.get_mut(&session) {
-            if let Some(left_out) = self.session_log.allow(std::time::Instant::now()) {
-                let name = governor_observation::wording::printable(&hello.name);
-                let Peer { pid, uid, .. } = state.peer;
-                tracing::info!(session = session.0, name, pid, uid, left_out, "session opened");
-            }
-            state.name = Some(hello.name.clone());
-            state.former = hello.resume.and_then(|number| self.formers.of(state.peer, number));
-            state.version = hello.version.min(VERSION);
-        }
+        let version = hello.version.min(VERSION);
+        let state = Session {
+            peer,
+            outbox: Some(outbox),
+            name: hello.name,
+            version,
+            former: hello.resume.and_then(|number| self.formers.of(peer, number)),
+            candidates: Candidates::default(),
+            turn: Turn::default(),
+        };
+        self.sessions.insert(session, state);
         self.parts.engine.handle_input(Input::SessionOpened { session }, now);
         let welcome = Welcome {
-            version: hello.version.min(VERSION),
+            version,
             session: session.0,
             epoch: u32::from(self.parts.epoch),
             lease_ttl_ms: naming::millis(self.parts.policy.node.lease_ttl),
@@ -123,7 +126,7 @@ impl Driver {
             // Whoever maps it finds it written.
             page.hurry();
         }
-        self.send(session, id, &Reply::Welcome(welcome));
+        self.send(session, request, &Reply::Welcome(welcome));
         self.limits_stale = true;
         if !self.publish_limits(now) {
             self.send_limits(session);
@@ -148,11 +151,6 @@ impl Driver {
             self.note_asked(&asked, &name, now);
         }
         self.parts.engine.handle_input(Input::Resume { session, request, lease, max_wait }, now);
-    }
-
-    fn refuse(&mut self, session: SessionId, id: u32, message: &str) {
-        let reply = Reply::Error { code: ErrorCode::Handshake, message: message.to_owned() };
-        self.send(session, id, &reply);
     }
 
     fn register(&mut self, session: SessionId, id: u32, leases: &[HeldLease], now: Instant) {

@@ -6,7 +6,7 @@ use super::{KEY, only_frame, reply_bytes, request_bytes};
 use crate::wire::codec::{HELD_PER_FRAME, RELEASES_PER_FRAME, RENEWALS_PER_FRAME};
 use crate::wire::codec::{encode_request, parse_reply, parse_request};
 use crate::wire::error::{FrameError, ParseError};
-use crate::wire::frame::{Frame, decode_frame, whole_frames};
+use crate::wire::frame::{Frame, decode_frame};
 use crate::wire::reply::*;
 use crate::wire::request::*;
 use crate::wire::{MAX_FRAME, MAX_NAME};
@@ -84,20 +84,6 @@ fn frames_come_out_of_split_and_joined_reads() {
         }
     }
     assert_eq!(seen, (1..).zip(messages).collect::<Vec<_>>());
-}
-
-#[test]
-fn whole_frames_are_told_from_what_follows_them() {
-    let mut bytes = BytesMut::new();
-    encode_request(&Request::Ping, 1, &mut bytes).unwrap();
-    encode_request(&Request::Move { lease: 3 }, 2, &mut bytes).unwrap();
-    let ping = 12;
-    for cut in 0..bytes.len() {
-        assert_eq!(whole_frames(&bytes[..cut]), (if cut < ping { 0 } else { ping }, None), "the first {cut} bytes");
-    }
-    assert_eq!(whole_frames(&bytes), (bytes.len(), None));
-    let bad = [&bytes[..ping], &[7, 0, 0, 0]].concat();
-    assert_eq!(whole_frames(&bad), (ping, Some(FrameError::TooShort { length: 7 })));
 }
 
 #[test]
