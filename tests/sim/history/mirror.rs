@@ -12,10 +12,13 @@ pub(super) struct Mirror {
     leases: BTreeMap<LeaseId, Held>,
     waiting: BTreeSet<(SessionId, RequestId)>,
     waiting_in: BTreeMap<PoolId, u32>,
-    members: BTreeMap<(PoolId, MemberId), (MemberState, Option<(CoolingCause, Instant)>)>,
+    members: BTreeMap<(PoolId, MemberId), Member>,
     capacities: BTreeMap<PoolId, u32>,
     mode: (bool, bool, Level),
 }
+
+/// Its state, and why and until when it cools.
+type Member = (MemberState, Option<(CoolingCause, Instant)>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {

@@ -155,9 +155,9 @@ fn a_lease_ends_only_by_its_holder_its_time_its_session_or_an_operator() {
     after_every_step(|watch, input, outputs| {
         let leases = watch.engine.leases();
         for lease in watch.before.iter().filter(|lease| !leases.iter().any(|left| left.lease == lease.lease)) {
-            let cause = outputs.iter().find_map(|output| match output {
-                Output::Ended { lease: id, cause, .. } if *id == lease.lease => Some(*cause),
-                _ => None,
+            let cause = outputs.iter().find_map(|output| {
+                let Output::Ended { lease: id, cause, .. } = output else { return None };
+                (*id == lease.lease).then_some(*cause)
             });
             let is_right = match (cause, input) {
                 (Some(EndCause::Released), Some(Input::Release { lease: id, .. })) => *id == lease.lease,
