@@ -1,6 +1,7 @@
 //! Rules about the source itself, as plain tests: what a reviewer would otherwise have to look for. Reads the working
 //! tree; knows no rule that the compiler or clippy can check.
 
+mod impls;
 mod layers;
 
 use crate::exec;

@@ -5,6 +5,7 @@ use crate::collections::slots::Slot;
 use crate::engine::Engine;
 use crate::fairness::sets::Ledger;
 use crate::id::{LeaseId, PoolId};
+use crate::identity::party::Name;
 use crate::io::{EndCause, RejectReason};
 use crate::policy::{Anonymous, Policy};
 use crate::pools::pool::Pool;
@@ -53,7 +54,7 @@ impl Engine {
 
     /// Requests of a pool that name no key get the identity they share, or lose it. The caller rebuilds the pool's counts.
     fn identify_again(&mut self, id: PoolId, rule: Anonymous) {
-        let name = rule.name_in(id);
+        let name = Name::of_anonymous(rule, id);
         let of_pool = self.leases.iter().filter(|(_, lease)| lease.pool == id);
         let leases: Vec<Slot> =
             of_pool.filter(|(_, lease)| self.parties.key_of(lease.holder).is_none()).map(|(slot, _)| slot).collect();

@@ -20,7 +20,7 @@ impl Engine {
         org: Option<OrgId>,
         class: Option<ClassId>,
     ) -> Holder {
-        let anonymous = self.pools[pool.index()].policy.anonymous.name_in(pool);
+        let anonymous = Name::of_anonymous(self.pools[pool.index()].policy.anonymous, pool);
         let holder = self.parties.hold(key.map(Name::Key).or(anonymous), org);
         let Some(party) = holder.classed() else { return holder };
         let changes = self.parties.would_change(party, class) && self.parties.get(party).counted > 0;

@@ -82,12 +82,12 @@ pub(crate) struct Party {
     pub(crate) in_many_orgs: bool,
 }
 
-impl Anonymous {
-    /// What the requests of a pool that name no key are known by.
-    pub(crate) fn name_in(self, pool: PoolId) -> Option<Name> {
-        match self {
-            Self::Judge => Some(Name::Anonymous(pool)),
-            Self::Bypass => None,
+impl Name {
+    /// What the requests of a pool that name no key are known by, under the pool's rule for them.
+    pub(crate) fn of_anonymous(rule: Anonymous, pool: PoolId) -> Option<Self> {
+        match rule {
+            Anonymous::Judge => Some(Self::Anonymous(pool)),
+            Anonymous::Bypass => None,
         }
     }
 }
