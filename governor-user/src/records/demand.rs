@@ -132,9 +132,10 @@ struct Log {
     ring: Ring,
     hot: Hot,
     opening: Option<Opening>,
-    /// Records lost when it was looked last, and whether some were since the segment began.
+    /// Records lost when it was looked last.
     lost: u64,
-    is_behind: bool,
+    /// Flushes since some of this segment were lost; `None`: it has all of them.
+    flushes_since_loss: Option<u32>,
 }
 
 /// What ran when the segment began is written in steps, so that no iteration of the loop does work for every lease.
@@ -152,6 +153,10 @@ struct Opening {
 /// be over with the next fact. Leases beyond are left out, and `advise` does not know them.
 const OPENING_PART: u64 = 2;
 
+/// A segment that lost records is given up after so many flushes without another loss (10 s and more): a disk at its limit is
+/// not burdened with lists of what runs again and again.
+const SETTLED: u32 = 50;
+
 /// Bytes that a record of a running lease takes besides its pool's name.
 const RUNNING_BYTES: u64 = 80;
 
@@ -164,7 +169,7 @@ impl Demand {
             hot: Hot::default(),
             opening: None,
             lost: 0,
-            is_behind: false,
+            flushes_since_loss: None,
         }))
     }
 
@@ -284,16 +289,20 @@ impl Demand {
 }
 
 impl Log {
-    /// A segment from which records were lost says wrong things of what runs. It ends with the first flush after which none
-    /// are lost any more, and the next one begins with what runs then.
+    /// A segment from which records were lost says wrong things of what runs. It ends once none have been lost for a while, and
+    /// the next one begins with what runs then.
     fn flush(&mut self) {
         self.hot.settle(&mut self.ring);
         self.ring.flush();
         let lost = std::mem::replace(&mut self.lost, self.ring.lost());
         if self.lost != lost {
-            self.is_behind = true;
-        } else if std::mem::take(&mut self.is_behind) {
-            self.ring.end_segment();
+            self.flushes_since_loss = Some(0);
+        } else if let Some(flushes) = &mut self.flushes_since_loss {
+            *flushes += 1;
+            if *flushes >= SETTLED {
+                self.flushes_since_loss = None;
+                self.ring.end_segment();
+            }
         }
     }
 }
