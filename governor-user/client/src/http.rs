@@ -17,7 +17,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use hyper::ext::ReasonPhrase;
 use serde_json::{Value, json};
 
-use crate::error::Refused;
+use crate::lease::refused::Refused;
 
 /// Milliseconds until a retry makes sense; clients that know it prefer it to `Retry-After`.
 pub const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");

@@ -2,6 +2,8 @@
 //! at shutdown and on foreign threads. Knows nothing of sockets; `exchange` maps the number to the id the daemon knows.
 
 mod idle;
+pub(crate) mod refused;
+pub(crate) mod request;
 mod state;
 
 use std::fmt;
@@ -16,9 +18,9 @@ use tokio::sync::oneshot;
 pub use idle::{NotResumed, Suspended};
 pub(crate) use state::{Beginning, LeaseState};
 
-use crate::client::Governor;
-use crate::error::Refused;
-use crate::line::{Command, Queue};
+use crate::governor::Governor;
+use crate::lease::refused::Refused;
+use crate::transport::shared_connection::{Command, Queue};
 
 /// A slot, held until this guard is dropped. Dropping only queues; see [`LeaseHandle`] for what it can tell.
 #[derive(Debug)]

@@ -39,27 +39,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod alarm;
-mod ask;
-mod client;
 mod config;
-mod error;
-mod exchange;
-mod fallback;
+mod governor;
 #[doc = include_str!("guide.md")]
 pub mod guide {}
 pub mod http;
 mod lease;
-mod line;
-mod session;
+mod protocol;
 mod signals;
-mod talk;
 pub mod tower;
+mod transport;
 
-pub use ask::AcquireRequest;
-pub use client::{Governor, Stats, TierAsks};
 pub use config::{Config, EmptySecret, Fallback, NodeSecret};
-pub use error::Refused;
+pub use governor::{Governor, Stats, TierAsks};
+pub use lease::refused::Refused;
+pub use lease::request::AcquireRequest;
 pub use lease::{Lease, LeaseHandle, NotResumed, Suspended};
 pub use signals::Signals;
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{decision_id, error_type};
-use crate::error::Refused;
+use crate::lease::refused::Refused;
 
 /// `overloaded_error` for 529, `rate_limit_error` for 429, `permission_error` for 403, with governor's own reason beside it.
 pub(super) fn body(refused: &Refused) -> Value {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{decision_id, whole_millis};
-use crate::error::Refused;
+use crate::lease::refused::Refused;
 
 /// A `google.rpc.Status` with governor's own reason as its `ErrorInfo`.
 pub(super) fn body(refused: &Refused) -> Value {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::error_type;
-use crate::error::Refused;
+use crate::lease::refused::Refused;
 
 /// `code` is `overloaded` for 529; for the rest it is governor's own reason, so that it is never taken for the
 /// upstream's `rate_limit_exceeded`.

@@ -4,7 +4,7 @@
 use http::{HeaderMap, HeaderValue};
 
 use super::{RATE_LIMIT, RATE_LIMIT_POLICY};
-use crate::error::Refused;
+use crate::lease::refused::Refused;
 
 /// Largest integer of a structured field (RFC 9651, 3.3.1).
 const MAX_INTEGER: u64 = 999_999_999_999_999;

@@ -9,7 +9,7 @@ use governor_common::wire::request::HeldLease;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::ask::AcquireRequest;
+use crate::lease::request::AcquireRequest;
 
 /// What guard, handles and `exchange` share about one lease.
 pub(crate) struct LeaseState {

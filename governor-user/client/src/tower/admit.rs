@@ -7,10 +7,10 @@ use super::connection::Connection;
 use super::custody::{Custody, Keep};
 use super::hold::{ExemptStream, Hold};
 use super::layer::Settings;
-use crate::ask::AcquireRequest;
-use crate::error::Refused;
 use crate::http::routes::Route;
 use crate::lease::LeaseHandle;
+use crate::lease::refused::Refused;
+use crate::lease::request::AcquireRequest;
 use governor_common::wire::request::ClientSocket;
 use tracing::warn;
 

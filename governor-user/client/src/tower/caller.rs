@@ -8,8 +8,8 @@ use governor_common::wire::MAX_NAME;
 use http::HeaderName;
 use http::request::Parts;
 
-use crate::ask::AcquireRequest;
-use crate::client::Governor;
+use crate::governor::Governor;
+use crate::lease::request::AcquireRequest;
 use governor_common::wire::request::{Kind, Priority};
 
 /// What the gateway's own authentication knows of a caller. Put it into the request's extensions before the layer: what

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use http::request::Parts;
 use http::{HeaderName, header};
 
-use crate::ask::AcquireRequest;
-use crate::client::Governor;
+use crate::governor::Governor;
 use crate::http::percent;
+use crate::lease::request::AcquireRequest;
 
 /// Headers that carry a credential, in the order in which [`credential`] looks at them: OpenAI and most others,
 /// Anthropic, Azure, Google. A gateway that calls upstream with credentials of its own removes them all, and the query

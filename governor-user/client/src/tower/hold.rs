@@ -8,7 +8,7 @@ use std::time::Duration;
 use governor_common::wire::reply::Origin;
 
 use super::custody::Keep;
-use crate::error::Refused;
+use crate::lease::refused::Refused;
 
 /// What a response holds until its body ends.
 #[derive(Debug)]

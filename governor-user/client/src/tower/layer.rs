@@ -13,9 +13,9 @@ use super::caller::TrustedHeaders;
 use super::credential::key_from_credential;
 use super::places::Places;
 use super::service::GovernorService;
-use crate::ask::{AcquireRequest, place};
-use crate::client::Governor;
+use crate::governor::Governor;
 use crate::http::routes::{self, Route};
+use crate::lease::request::{AcquireRequest, place};
 
 /// Long-lived exempt streams (MCP event streams) one process serves at a time unless told otherwise.
 const EXEMPT_STREAM_CAP: u32 = 1000;

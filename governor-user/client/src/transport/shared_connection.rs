@@ -16,11 +16,11 @@ use governor_common::wire::request::{MemberReport, TierIs};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use crate::ask::AcquireRequest;
-use crate::client::Counters;
-use crate::error::Refused;
+use crate::governor::Counters;
 use crate::lease::Lease;
-use crate::talk::Talk;
+use crate::lease::refused::Refused;
+use crate::lease::request::AcquireRequest;
+use crate::transport::connection::Talk;
 
 /// Turns that one who asks takes for others who come meanwhile; the session's task takes the rest.
 const TURNS: usize = 4;

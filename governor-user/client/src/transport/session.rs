@@ -16,13 +16,13 @@ use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
-use crate::alarm::Alarm;
-use crate::client::View;
 use crate::config::Config;
-use crate::exchange::{Broken, Exchange, Said};
-use crate::line::{After, Line, Next, Queue};
+use crate::governor::View;
+use crate::protocol::exchange::{Broken, Exchange, Said};
 use crate::signals::{self, Greeting, Shown};
-use crate::talk::Talk;
+use crate::transport::connection::Talk;
+use crate::transport::shared_connection::{After, Line, Next, Queue};
+use crate::transport::timer::Alarm;
 
 /// Room for one read of a greeting.
 const GREETING: usize = 1024;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Config;
-use crate::exchange::{Exchange, Said};
+use crate::protocol::exchange::{Exchange, Said};
 use governor_common::wire::reply::Overload;
 use governor_common::wire::socket::Socket;
 use std::os::unix::net::UnixStream;

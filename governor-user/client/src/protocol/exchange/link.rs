@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{Broken, Exchange, Held, Link, Open, Phase, Waiting};
-use crate::error::Refused;
+use crate::lease::refused::Refused;
 
 /// Leases are renewed this often, or three times per ttl if that is shorter.
 pub(super) const RENEW_EVERY: Duration = Duration::from_secs(10);

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::{Exchange, Link, Open, Phase, SINCE_TWO, Waiting, millis};
-use crate::ask::{Parent, Wire};
-use crate::error::Refused;
+use crate::lease::refused::Refused;
+use crate::lease::request::{Parent, Wire};
 
 impl Exchange {
     /// Sends a request, or has the fallback decide it, or lets it wait.

@@ -35,12 +35,12 @@ use tokio::sync::{broadcast, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::ask::AcquireRequest;
 use crate::config::Config;
-use crate::error::Refused;
-use crate::fallback::LocalShare;
+use crate::lease::refused::Refused;
+use crate::lease::request::AcquireRequest;
 use crate::lease::{Lease, LeaseState};
-use crate::line::{Command, WeakQueue};
+use crate::protocol::fallback::LocalShare;
+use crate::transport::shared_connection::{Command, WeakQueue};
 use table::Table;
 
 /// A release waits this long for company, at most.

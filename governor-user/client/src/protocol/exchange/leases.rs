@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::{Exchange, Held, Link, Moved, Open, Phase, Waiting, millis};
-use crate::ask::Parent;
-use crate::error::Refused;
+use crate::lease::refused::Refused;
+use crate::lease::request::Parent;
 use crate::lease::{Beginning, Lease, LeaseState};
 
 impl Exchange {

@@ -13,13 +13,13 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use tokio::sync::{broadcast, oneshot, watch};
 
-use crate::ask::AcquireRequest;
 use crate::config::Config;
-use crate::error::Refused;
 use crate::lease::Lease;
-use crate::line::{Command, Queue};
-use crate::session;
+use crate::lease::refused::Refused;
+use crate::lease::request::AcquireRequest;
 use crate::signals::{Shown, Signals};
+use crate::transport::session;
+use crate::transport::shared_connection::{Command, Queue};
 
 /// A handle on the daemon's admission. Clones share one connection; the last clone and the last lease to go close it.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use governor_common::wire::frame::next_frame;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::exchange::{Broken, Exchange};
+use crate::protocol::exchange::{Broken, Exchange};
 
 /// What was read and is no whole frame yet.
 #[derive(Debug, Default)]

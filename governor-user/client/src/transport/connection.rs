@@ -1,8 +1,8 @@
 //! The conversation (`exchange`) together with its socket: whoever has it in hand says what there is to say and takes what
 //! has come, from any thread and without waiting. Connecting, greeting and waiting are the session's task's.
 
-mod haste;
 mod inbound;
+mod speculative_read;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -16,11 +16,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::exchange::{Broken, Exchange, Unanswered};
-use crate::line::Command;
+use crate::protocol::exchange::{Broken, Exchange, Unanswered};
 use crate::signals::Shown;
-use haste::Haste;
+use crate::transport::shared_connection::Command;
 use inbound::Inbound;
+use speculative_read::Haste;
 
 /// Room for one read.
 const READ_CHUNK: usize = 16 * 1024;

@@ -8,7 +8,7 @@ use governor_common::wire::request::Request;
 use tokio::time::Instant;
 
 use super::{Exchange, Link, Open, Phase, Resumed, SINCE_TWO, millis};
-use crate::error::Refused;
+use crate::lease::refused::Refused;
 
 impl Exchange {
     pub(super) fn suspend(&mut self, slot: u64) {

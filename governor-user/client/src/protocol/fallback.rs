@@ -11,10 +11,10 @@ use governor_common::wire::reply::{Limits, Origin, PoolLimits};
 use governor_common::wire::request::{Kind, MemberNews, MemberReport};
 use tokio::time::Instant;
 
-use crate::ask::Wire;
 use crate::config::Fallback;
-use crate::error::Refused;
 use crate::lease::LeaseState;
+use crate::lease::refused::Refused;
+use crate::lease::request::Wire;
 
 /// Advice to whoever the fallback refuses: a daemon is back within seconds.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
