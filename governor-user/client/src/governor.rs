@@ -1,9 +1,9 @@
-//! The handle: hashes keys, asks through the line to the daemon (`line`), and shows what is known of it. Decides nothing
+//! The handle: hashes keys, asks through the shared connection (`transport`), and shows what is known of it. Decides nothing
 //! and touches no socket.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use governor_common::wire::KeyHash;
@@ -14,27 +14,19 @@ use sha2::Sha256;
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::config::Config;
-use crate::lease::Lease;
+use crate::lease::queue::{Command, Queue};
 use crate::lease::refused::Refused;
 use crate::lease::request::AcquireRequest;
-use crate::signals::{Shown, Signals};
-use crate::transport::session;
-use crate::transport::shared_connection::{Command, Queue};
+use crate::lease::{Lease, LeaseHandle};
+use crate::signals::Signals;
+use crate::stats::Stats;
+use crate::transport::session::{self, View};
 
 /// A handle on the daemon's admission. Clones share one connection; the last clone and the last lease to go close it.
 #[derive(Clone)]
 pub struct Governor {
-    queue: Queue,
     keyed: Hmac<Sha256>,
     view: Arc<View>,
-}
-
-/// What the connection's task publishes.
-pub(crate) struct View {
-    pub(crate) overload: watch::Receiver<Overload>,
-    pub(crate) connected: watch::Receiver<bool>,
-    pub(crate) tiers: broadcast::WeakSender<KeyHash>,
-    pub(crate) page: watch::Receiver<Option<Arc<Shown>>>,
 }
 
 impl Governor {
@@ -47,8 +39,7 @@ impl Governor {
     #[must_use]
     pub fn start(config: Config) -> Self {
         let keyed = Hmac::new_from_slice(config.secret.bytes()).expect("hmac takes a key of any length");
-        let (queue, view) = session::start(config);
-        Self { queue, keyed, view: Arc::new(view) }
+        Self { keyed, view: Arc::new(session::start(config)) }
     }
 
     /// The keyed hash that stands for an API key, an organisation or a user: the first 16 bytes of
@@ -63,12 +54,13 @@ impl Governor {
 
     /// One more POST passes without a slot; how many did.
     pub(crate) fn count_unlisted(&self) -> u64 {
-        self.queue.counters().unlisted.fetch_add(1, Ordering::Relaxed) + 1
+        self.view.queue.counters().unlisted.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The way to the session.
-    pub(crate) fn queue(&self) -> &Queue {
-        &self.queue
+    /// Whether this governor gave the lease.
+    #[must_use]
+    pub fn gave(&self, lease: &LeaseHandle) -> bool {
+        lease.queue().is_same(&self.view.queue)
     }
 
     /// Asks for a slot and waits, parked if need be. Dropping the future withdraws the request; a grant that crosses
@@ -83,10 +75,10 @@ impl Governor {
 
     /// The same. A request is long, and whoever waits for its answer need not have it in hand.
     pub(crate) async fn acquire_boxed(&self, ask: Box<AcquireRequest>) -> Result<Lease, Refused> {
-        let ticket = self.queue.counters().tickets.fetch_add(1, Ordering::Relaxed);
+        let ticket = self.view.queue.counters().tickets.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
-        self.queue.ask(Command::Acquire { ticket, ask, reply });
-        let mut withdrawal = Withdrawal { queue: &self.queue, ticket, armed: true };
+        self.view.connection.ask(Command::Acquire { ticket, ask, reply });
+        let mut withdrawal = Withdrawal { queue: &self.view.queue, ticket, armed: true };
         let answer = answer.await;
         withdrawal.armed = false;
         answer.unwrap_or_else(|_| {
@@ -99,7 +91,7 @@ impl Governor {
     /// away: it learns the same from the next refusal.
     pub fn member_report(&self, pool: &str, member: &str, state: MemberNews) {
         let report = MemberReport { pool: pool.to_owned(), member: member.to_owned(), state };
-        self.queue.send(Command::Report(report));
+        self.view.queue.send(Command::Report(report));
     }
 
     /// Organisations that reached the base ceiling of their class, hashed as [`Self::key`] hashes them: look up the tier
@@ -115,7 +107,7 @@ impl Governor {
     /// session for. Lost while the daemon is away: it asks again when it needs to know.
     pub fn tier_is(&self, org: KeyHash, class: Option<&str>, ttl: Duration) {
         let ttl_ms = u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX);
-        self.queue.send(Command::Tier(TierIs { org, class: class.map(str::to_owned), ttl_ms }));
+        self.view.queue.send(Command::Tier(TierIs { org, class: class.map(str::to_owned), ttl_ms }));
     }
 
     /// The overload level, each change of it. Normal while the daemon is away.
@@ -140,7 +132,7 @@ impl Governor {
     /// Counters for the proxy's own metrics.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.queue.counters().read(*self.view.connected.borrow())
+        self.view.queue.counters().read(*self.view.connected.borrow())
     }
 }
 
@@ -167,63 +159,6 @@ impl TierAsks {
                 Err(broadcast::error::RecvError::Lagged(_)) => {}
                 Err(broadcast::error::RecvError::Closed) => return None,
             }
-        }
-    }
-}
-
-/// What the library has done and holds. Totals count from the start of the process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// A session with the daemon is open.
-    pub connected: bool,
-    /// Live leases.
-    pub leases: u32,
-    /// Requests without an answer yet.
-    pub waiting: u32,
-    /// Commands queued and not yet taken up.
-    pub queued: u32,
-    /// Sessions opened after the first.
-    pub reconnects_total: u64,
-    /// Leases given by the fallback.
-    pub fallback_grants_total: u64,
-    /// Requests refused by the fallback.
-    pub fallback_refusals_total: u64,
-    /// Leases registered again after a reconnect.
-    pub registered_total: u64,
-    /// Leases revoked by the daemon.
-    pub revoked_total: u64,
-    /// POSTs that a layer let pass without a slot because no route lists them.
-    pub unlisted_total: u64,
-}
-
-/// The live form of [`Stats`].
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) tickets: AtomicU64,
-    pub(crate) leases: AtomicU32,
-    pub(crate) waiting: AtomicU32,
-    pub(crate) queued: AtomicU32,
-    pub(crate) reconnects: AtomicU64,
-    pub(crate) fallback_grants: AtomicU64,
-    pub(crate) fallback_refusals: AtomicU64,
-    pub(crate) registered: AtomicU64,
-    pub(crate) revoked: AtomicU64,
-    pub(crate) unlisted: AtomicU64,
-}
-
-impl Counters {
-    fn read(&self, connected: bool) -> Stats {
-        Stats {
-            connected,
-            leases: self.leases.load(Ordering::Relaxed),
-            waiting: self.waiting.load(Ordering::Relaxed),
-            queued: self.queued.load(Ordering::Relaxed),
-            reconnects_total: self.reconnects.load(Ordering::Relaxed),
-            fallback_grants_total: self.fallback_grants.load(Ordering::Relaxed),
-            fallback_refusals_total: self.fallback_refusals.load(Ordering::Relaxed),
-            registered_total: self.registered.load(Ordering::Relaxed),
-            revoked_total: self.revoked.load(Ordering::Relaxed),
-            unlisted_total: self.unlisted.load(Ordering::Relaxed),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! at shutdown and on foreign threads. Knows nothing of sockets; `exchange` maps the number to the id the daemon knows.
 
 mod idle;
+pub(crate) mod queue;
 pub(crate) mod refused;
 pub(crate) mod request;
 mod state;
@@ -18,9 +19,8 @@ use tokio::sync::oneshot;
 pub use idle::{NotResumed, Suspended};
 pub(crate) use state::{Beginning, LeaseState};
 
-use crate::governor::Governor;
+use crate::lease::queue::{Command, Queue};
 use crate::lease::refused::Refused;
-use crate::transport::shared_connection::{Command, Queue};
 
 /// A slot, held until this guard is dropped. Dropping only queues; see [`LeaseHandle`] for what it can tell.
 #[derive(Debug)]
@@ -133,10 +133,9 @@ impl LeaseHandle {
         self.state.over.load(Ordering::Acquire)
     }
 
-    /// Whether this governor gave the lease.
-    #[must_use]
-    pub fn is_of(&self, governor: &Governor) -> bool {
-        self.queue.is_same(governor.queue())
+    /// Where it is queued.
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.queue
     }
 
     /// The number of the work: of the lease itself, or of the one it shares as a hop.

@@ -47,15 +47,17 @@ pub mod http;
 mod lease;
 mod protocol;
 mod signals;
+mod stats;
 pub mod tower;
 mod transport;
 
 pub use config::{Config, EmptySecret, Fallback, NodeSecret};
-pub use governor::{Governor, Stats, TierAsks};
+pub use governor::{Governor, TierAsks};
 pub use lease::refused::Refused;
 pub use lease::request::AcquireRequest;
 pub use lease::{Lease, LeaseHandle, NotResumed, Suspended};
 pub use signals::Signals;
+pub use stats::Stats;
 
 pub use governor_common::signal::{PoolSignal, Signals as PageContent};
 pub use governor_common::wire::KeyHash;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::{Guard, Lease, LeaseHandle};
+use crate::lease::queue::Command;
 use crate::lease::refused::Refused;
-use crate::transport::shared_connection::Command;
 
 /// A lease without a slot, kept while its work is idle. Dropping it ends the lease.
 #[derive(Debug)]

@@ -210,7 +210,7 @@ mod tests {
     fn a_request_is_known_by_the_line_that_made_it_unless_it_is_named() {
         let line = line!() + 1;
         let request = AcquireRequest::new("chat");
-        assert_eq!(request.wire.site, Some(format!("src/ask.rs:{line}").into()));
+        assert_eq!(request.wire.site, Some(format!("lease/request.rs:{line}").into()));
         assert_eq!(request.site("POST /v1/chat").wire.site.as_deref(), Some("POST /v1/chat"));
     }
 }

@@ -36,11 +36,11 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::config::Config;
+use crate::lease::queue::{Command, WeakQueue};
 use crate::lease::refused::Refused;
 use crate::lease::request::AcquireRequest;
 use crate::lease::{Lease, LeaseState};
 use crate::protocol::fallback::LocalShare;
-use crate::transport::shared_connection::{Command, WeakQueue};
 use table::Table;
 
 /// A release waits this long for company, at most.
@@ -90,12 +90,12 @@ pub(crate) struct Exchange {
     linger_until: Option<Instant>,
     local: LocalShare,
     queue: WeakQueue,
-    said: Said,
+    publisher: Publisher,
     out: BytesMut,
 }
 
 /// Where what the daemon says to everybody goes.
-pub(crate) struct Said {
+pub(crate) struct Publisher {
     pub(crate) overload: watch::Sender<Overload>,
     pub(crate) connected: watch::Sender<bool>,
     pub(crate) tiers: broadcast::Sender<KeyHash>,
@@ -171,7 +171,7 @@ pub(crate) enum Broken {
 }
 
 impl Exchange {
-    pub(crate) fn new(config: &Config, queue: WeakQueue, said: Said, now: Instant) -> Self {
+    pub(crate) fn new(config: &Config, queue: WeakQueue, publisher: Publisher, now: Instant) -> Self {
         Self {
             name: config.name.clone(),
             patience: config.patience,
@@ -199,7 +199,7 @@ impl Exchange {
             linger_until: None,
             local: LocalShare::new(config.fallback, config.node_cap),
             queue,
-            said,
+            publisher,
             out: BytesMut::new(),
         }
     }
@@ -246,13 +246,13 @@ impl Exchange {
             Reply::Registered { leases } => self.registered(request, &leases, now),
             Reply::Revoke { lease, reason } => self.revoke(lease, reason),
             Reply::Overload(overload) => {
-                self.said.overload.send_replace(overload);
+                self.publisher.overload.send_replace(overload);
             }
             Reply::Limits(limits) => self.local.learn(limits),
             Reply::MoreLimits { pools } => self.local.learn_more(pools),
             Reply::TierAsk { org } => {
                 // Without a listener there is nobody who knows, and the base holds.
-                self.said.tiers.send(org).ok();
+                self.publisher.tiers.send(org).ok();
             }
             Reply::ClientGone { lease } => self.client_gone(lease),
             Reply::Drain => {

@@ -123,7 +123,7 @@ impl Settings {
 
     /// Live, and of the same session: a lease of another daemon's pool is none of this one's work.
     fn is_ours(&self, lease: &LeaseHandle) -> bool {
-        lease.is_of(&self.governor) && !lease.is_over() && !lease.is_suspended() && lease.revoked().is_none()
+        self.governor.gave(lease) && !lease.is_over() && !lease.is_suspended() && lease.revoked().is_none()
     }
 }
 

@@ -16,17 +16,17 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::debug;
 
+use crate::lease::queue::Command;
 use crate::protocol::exchange::{Broken, Exchange, Unanswered};
 use crate::signals::Shown;
-use crate::transport::shared_connection::Command;
 use inbound::Inbound;
-use speculative_read::Haste;
+use speculative_read::SpeculativeRead;
 
 /// Room for one read.
 const READ_CHUNK: usize = 16 * 1024;
 
-/// What is behind the line's lock.
-pub(crate) struct Talk {
+/// What is behind the lock of the shared connection.
+pub(crate) struct Connection {
     pub(crate) exchange: Exchange,
     /// `None` while there is no connection.
     socket: Option<Arc<Socket>>,
@@ -35,7 +35,7 @@ pub(crate) struct Talk {
     /// Where reads go.
     chunk: Box<[u8]>,
     inbound: Inbound,
-    haste: Haste,
+    speculative_read: SpeculativeRead,
     page: watch::Receiver<Option<Arc<Shown>>>,
     /// When the task looks by itself.
     pub(crate) alarm: Option<Instant>,
@@ -43,7 +43,7 @@ pub(crate) struct Talk {
     pub(crate) spare: VecDeque<Command>,
 }
 
-impl Talk {
+impl Connection {
     pub(crate) fn new(exchange: Exchange, page: watch::Receiver<Option<Arc<Shown>>>) -> Self {
         Self {
             exchange,
@@ -51,7 +51,7 @@ impl Talk {
             broken: None,
             chunk: vec![0; READ_CHUNK].into(),
             inbound: Inbound::default(),
-            haste: Haste::new(),
+            speculative_read: SpeculativeRead::new(),
             page,
             alarm: None,
             spare: VecDeque::new(),
@@ -124,9 +124,9 @@ impl Talk {
 
     /// After a question: takes its answer, if it is there already.
     pub(crate) fn look(&mut self, now: Instant) {
-        if self.exchange.is_asking() && self.haste.looks() {
+        if self.exchange.is_asking() && self.speculative_read.looks() {
             let something = self.read(now).is_ok();
-            self.haste.found(something);
+            self.speculative_read.found(something);
         }
     }
 

@@ -1,5 +1,5 @@
 //! The one task that keeps the connection: connects, reconnects with jitter, reads, and keeps time for the conversation
-//! behind the [`Line`]; it writes what nobody else has written. A socket that refuses, is missing or is busy (`EAGAIN`:
+//! behind the [`SharedConnection`]; it writes what nobody else has written. A socket that refuses, is missing or is busy (`EAGAIN`:
 //! its queue is full) is the same to callers: they wait within `Config::patience`, then the fallback decides.
 
 use std::future;
@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use governor_common::wire::KeyHash;
 use governor_common::wire::reply::Overload;
 use governor_common::wire::socket::Socket;
 use tokio::net::UnixStream;
@@ -17,12 +18,12 @@ use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
 use crate::config::Config;
-use crate::governor::View;
-use crate::protocol::exchange::{Broken, Exchange, Said};
+use crate::lease::queue::{Next, Queue};
+use crate::protocol::exchange::{Broken, Exchange, Publisher};
 use crate::signals::{self, Greeting, Shown};
-use crate::transport::connection::Talk;
-use crate::transport::shared_connection::{After, Line, Next, Queue};
-use crate::transport::timer::Alarm;
+use crate::transport::connection::Connection;
+use crate::transport::shared_connection::{After, SharedConnection};
+use crate::transport::timer::Timer;
 
 /// Room for one read of a greeting.
 const GREETING: usize = 1024;
@@ -44,33 +45,45 @@ const TIERS_ASKED: usize = 256;
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Starts the task.
-pub(crate) fn start(config: Config) -> (Queue, View) {
+pub(crate) fn start(config: Config) -> View {
     let (overload_sender, overload) = watch::channel(Overload::default());
     let (connected_sender, connected) = watch::channel(false);
     let (page_sender, page) = watch::channel(None);
     let now = Instant::now();
     let tiers = broadcast::Sender::new(TIERS_ASKED);
     let asked = tiers.downgrade();
-    let said = Said { overload: overload_sender, connected: connected_sender, tiers };
-    let queue = Queue::new(|back| Talk::new(Exchange::new(&config, back, said, now), page.clone()));
+    let publisher = Publisher { overload: overload_sender, connected: connected_sender, tiers };
+    let queue = Queue::new();
+    let exchange = Exchange::new(&config, queue.downgrade(), publisher, now);
+    let connection = Arc::new(SharedConnection::new(&queue, Connection::new(exchange, page.clone())));
     let session = Session {
         path: config.socket,
-        line: queue.line(),
+        connection: connection.clone(),
         socket: None,
         page: page_sender,
         greeting: vec![0; GREETING].into(),
         pause: SHORTEST_PAUSE,
         attempt_at: now,
-        timer: Alarm::new(now),
-        linger: Alarm::new(now),
+        timer: Timer::new(now),
+        linger: Timer::new(now),
     };
     tokio::spawn(session.run());
-    (queue, View { overload, connected, tiers: asked, page })
+    View { queue, connection, overload, connected, tiers: asked, page }
+}
+
+/// What the session's task publishes, and the ways to it.
+pub(crate) struct View {
+    pub(crate) queue: Queue,
+    pub(crate) connection: Arc<SharedConnection>,
+    pub(crate) overload: watch::Receiver<Overload>,
+    pub(crate) connected: watch::Receiver<bool>,
+    pub(crate) tiers: broadcast::WeakSender<KeyHash>,
+    pub(crate) page: watch::Receiver<Option<Arc<Shown>>>,
 }
 
 struct Session {
     path: PathBuf,
-    line: Arc<Line>,
+    connection: Arc<SharedConnection>,
     /// `None` while there is no connection.
     socket: Option<Arc<Socket>>,
     page: watch::Sender<Option<Arc<Shown>>>,
@@ -78,9 +91,9 @@ struct Session {
     greeting: Box<[u8]>,
     pause: Duration,
     attempt_at: Instant,
-    timer: Alarm,
+    timer: Timer,
     /// For releases that wait for company, which come in such numbers that it stays set.
-    linger: Alarm,
+    linger: Timer,
 }
 
 /// What the task waits for.
@@ -126,13 +139,13 @@ impl Session {
     /// Reads until there is something else to do.
     async fn wait(&mut self, wants: Wants) {
         loop {
-            let line = &self.line;
+            let shared = &self.connection;
             let sign = tokio::select! {
                 biased;
-                () = line.called() => return,
+                () = shared.notified() => return,
                 () = self.timer.rings() => return,
                 () = self.linger.rings() => return,
-                sign = sign(self.socket.as_deref(), line, &mut self.greeting, wants) => sign,
+                sign = sign(self.socket.as_deref(), shared, &mut self.greeting, wants) => sign,
             };
             match sign {
                 Sign::Read(Ok(After::Reading)) => {}
@@ -145,29 +158,29 @@ impl Session {
 
     /// Does what is due. `None`: the conversation cannot go on.
     fn turn(&mut self) -> Option<(Next, Wants)> {
-        let line = self.line.clone();
-        let mut talk = line.talk()?;
+        let shared = self.connection.clone();
+        let mut connection = shared.connection()?;
         let now = Instant::now();
-        line.take_up(&mut talk, now);
-        if talk.exchange.wants_look(now) {
+        shared.take_up(&mut connection, now);
+        if connection.exchange.wants_look(now) {
             let still = self.page.borrow().as_ref().map(|page| page.is_stale());
-            talk.exchange.handle_heartbeat(still, now);
+            connection.exchange.handle_heartbeat(still, now);
         }
-        let ended = talk.exchange.handle_timeout(now);
-        talk.write(now, now);
-        if let Err(broken) = ended.and_then(|()| talk.broken()) {
-            self.disconnect(&mut talk, broken, now);
+        let ended = connection.exchange.handle_timeout(now);
+        connection.write(now, now);
+        if let Err(broken) = ended.and_then(|()| connection.broken()) {
+            self.disconnect(&mut connection, broken, now);
             // What waits may be decided without the daemon now.
             return Some((Next::Busy, Wants::default()));
         }
-        self.timer.set_by(talk.exchange.poll_timeout());
+        self.timer.set_by(connection.exchange.poll_timeout());
         self.timer.set_by(self.socket.is_none().then_some(self.attempt_at));
-        self.linger.set_by(talk.exchange.lingers_until());
-        talk.alarm = [self.timer.at(), self.linger.at()].into_iter().flatten().min();
-        let wants = Wants { greeting: talk.exchange.is_greeting(), room: talk.is_writing() };
-        let attended = self.linger.at().is_some() && !talk.is_scarce();
-        drop(talk);
-        Some((line.rest(attended), wants))
+        self.linger.set_by(connection.exchange.lingers_until());
+        connection.alarm = [self.timer.at(), self.linger.at()].into_iter().flatten().min();
+        let wants = Wants { greeting: connection.exchange.is_greeting(), room: connection.is_writing() };
+        let attended = self.linger.at().is_some() && !connection.is_scarce();
+        drop(connection);
+        Some((shared.rest(attended), wants))
     }
 
     /// A connect to a Unix socket succeeds or fails at once, so awaiting it stalls nobody.
@@ -181,8 +194,8 @@ impl Session {
                 self.socket = Some(socket.clone());
                 // It belongs to the daemon that was; whoever looks meanwhile is told what frames say.
                 self.page.send_replace(None);
-                if let Some(mut talk) = self.line.talk() {
-                    talk.connected(socket, now);
+                if let Some(mut connection) = self.connection.connection() {
+                    connection.connected(socket, now);
                 }
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.attempt_at = now + jittered(BUSY_PAUSE),
@@ -197,9 +210,9 @@ impl Session {
         }
     }
 
-    fn disconnect(&mut self, talk: &mut Talk, broken: Broken, now: Instant) {
+    fn disconnect(&mut self, connection: &mut Connection, broken: Broken, now: Instant) {
         self.socket = None;
-        talk.disconnected(now);
+        connection.disconnected(now);
         match broken {
             Broken::Retry => self.back_off(now),
             Broken::Denied => self.attempt_at = now + jittered(DENIED_PAUSE),
@@ -213,31 +226,31 @@ impl Session {
 
     /// Takes the greeting, or a part of it, and the page that comes along.
     fn greet(&mut self, read: io::Result<Greeting>) {
-        let line = self.line.clone();
-        let (Some(mut talk), now) = (line.talk(), Instant::now()) else { return };
+        let shared = self.connection.clone();
+        let (Some(mut connection), now) = (shared.connection(), Instant::now()) else { return };
         match read {
-            Ok(Greeting { count: 0, .. }) => self.lose(&mut talk, &ErrorKind::UnexpectedEof.into(), now),
-            Err(error) => self.lose(&mut talk, &error, now),
+            Ok(Greeting { count: 0, .. }) => self.lose(&mut connection, &ErrorKind::UnexpectedEof.into(), now),
+            Err(error) => self.lose(&mut connection, &error, now),
             Ok(Greeting { count, descriptor }) => {
                 if let Some(descriptor) = descriptor {
                     signals::show(descriptor, &self.page);
                 }
-                talk.hear(self.greeting.get(..count).unwrap_or_default(), now);
-                if talk.exchange.is_open() {
+                connection.hear(self.greeting.get(..count).unwrap_or_default(), now);
+                if connection.exchange.is_open() {
                     self.pause = SHORTEST_PAUSE;
                 }
             }
         }
     }
 
-    fn lose(&mut self, talk: &mut Talk, error: &io::Error, now: Instant) {
+    fn lose(&mut self, connection: &mut Connection, error: &io::Error, now: Instant) {
         debug!(%error, socket = %self.path.display(), "the connection to the governor broke");
-        self.disconnect(talk, Broken::Retry, now);
+        self.disconnect(connection, Broken::Retry, now);
     }
 
     /// Everyone is gone: says the last releases and hangs up.
     async fn farewell(&mut self) {
-        let last = self.line.talk().and_then(|mut talk| talk.hang_up(Instant::now()));
+        let last = self.connection.connection().and_then(|mut connection| connection.hang_up(Instant::now()));
         let Some((socket, out)) = last else { return };
         if !matches!(timeout(FAREWELL, socket.write_all(&out)).await, Ok(Ok(()))) {
             debug!("the last releases were not said: the daemon frees them with the session");
@@ -247,18 +260,18 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.line.end();
+        self.connection.end();
     }
 }
 
 /// Waits until the connection, if there is one, has something to read or room for what is to be written.
-async fn sign(socket: Option<&Socket>, line: &Line, greeting: &mut [u8], wants: Wants) -> Sign {
+async fn sign(socket: Option<&Socket>, shared: &SharedConnection, greeting: &mut [u8], wants: Wants) -> Sign {
     let Some(socket) = socket else { return future::pending().await };
     let read = async {
         if wants.greeting {
             Sign::Greeting(signals::receive(socket, greeting).await)
         } else {
-            Sign::Read(socket.read_with(|_| line.listen()).await)
+            Sign::Read(socket.read_with(|_| shared.listen()).await)
         }
     };
     tokio::select! {

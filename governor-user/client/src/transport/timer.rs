@@ -6,12 +6,12 @@ use std::pin::Pin;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-pub(crate) struct Alarm {
+pub(crate) struct Timer {
     sleep: Pin<Box<Sleep>>,
     at: Option<Instant>,
 }
 
-impl Alarm {
+impl Timer {
     /// One that is not set.
     pub(crate) fn new(now: Instant) -> Self {
         Self { sleep: Box::pin(sleep_until(now)), at: None }

@@ -3,7 +3,6 @@
 
 mod fallback;
 mod guide;
-mod haste;
 mod heartbeat;
 mod idle;
 mod interleavings;
@@ -15,3 +14,4 @@ mod runtimes;
 mod secrecy;
 mod server;
 mod session;
+mod speculative_read;

@@ -41,7 +41,7 @@ impl Exchange {
         self.link = Link::Down;
         self.probed = None;
         self.lose(now);
-        self.said.connected.send_replace(false);
+        self.publisher.connected.send_replace(false);
         self.out.clear();
         self.releases.clear();
         self.by_id.clear();
@@ -101,7 +101,7 @@ impl Exchange {
             if !self.away && now >= since + self.patience {
                 warn!(requests = self.waiting.len(), "the governor is away: the fallback decides");
                 self.away = true;
-                self.said.overload.send_replace(Overload::default());
+                self.publisher.overload.send_replace(Overload::default());
                 if self.link == Link::Still {
                     // What the fallback does from now on is to be registered, by a session that begins anew.
                     return Err(Broken::Retry);
@@ -197,7 +197,7 @@ impl Exchange {
         let ttl = Duration::from_millis(welcome.lease_ttl_ms.into());
         self.renew_every = RENEW_EVERY.min(ttl / 3).max(Duration::from_millis(10));
         self.renew_at = now + self.renew_every;
-        self.said.connected.send_replace(true);
+        self.publisher.connected.send_replace(true);
         // The page, if there is one, came with the greeting: look at once.
         self.look_at = Some(now);
         self.serve(now);

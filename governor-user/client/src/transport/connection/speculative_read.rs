@@ -10,12 +10,12 @@ const PROBE: u8 = 32;
 
 /// How it went.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Haste {
+pub(crate) struct SpeculativeRead {
     credit: u8,
     asked: u8,
 }
 
-impl Haste {
+impl SpeculativeRead {
     pub(crate) fn new() -> Self {
         Self { credit: CREDIT, asked: 0 }
     }
@@ -36,15 +36,15 @@ impl Haste {
 mod tests {
     use super::*;
 
-    fn looks(haste: &mut Haste, asked: u32, something: impl Fn(u32) -> bool) -> u32 {
-        (0..asked).filter(|n| haste.looks().then(|| haste.found(something(*n))).is_some()).count().try_into().unwrap()
+    fn looks(read: &mut SpeculativeRead, asked: u32, something: impl Fn(u32) -> bool) -> u32 {
+        (0..asked).filter(|n| read.looks().then(|| read.found(something(*n))).is_some()).count().try_into().unwrap()
     }
 
     #[test]
     fn who_is_answered_at_once_now_and_then_looks_always_and_who_never_is_soon_gives_up() {
-        let mut haste = Haste::new();
-        assert_eq!(looks(&mut haste, 1_000, |n| n.is_multiple_of(8)), 1_000);
-        assert!((30..=45).contains(&looks(&mut haste, 1_000, |_| false)), "some for credit, then one in {PROBE}");
-        assert!(looks(&mut haste, 1_000, |_| true) > 960, "the first that pays gives credit");
+        let mut read = SpeculativeRead::new();
+        assert_eq!(looks(&mut read, 1_000, |n| n.is_multiple_of(8)), 1_000);
+        assert!((30..=45).contains(&looks(&mut read, 1_000, |_| false)), "some for credit, then one in {PROBE}");
+        assert!(looks(&mut read, 1_000, |_| true) > 960, "the first that pays gives credit");
     }
 }

@@ -1,21 +1,23 @@
-//! Who takes up what is queued when the line is taken.
+//! What becomes of a command while another thread holds the connection.
 
 use super::*;
 use crate::config::Config;
-use crate::protocol::exchange::{Exchange, Said};
+use crate::lease::request::AcquireRequest;
+use crate::protocol::exchange::{Exchange, Publisher};
 use governor_common::wire::reply::Overload;
 use governor_common::wire::socket::Socket;
 use std::os::unix::net::UnixStream;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 
-fn queue() -> Queue {
-    let said = Said {
+fn connection() -> SharedConnection {
+    let publisher = Publisher {
         overload: watch::channel(Overload::default()).0,
         connected: watch::channel(false).0,
         tiers: broadcast::Sender::new(1),
     };
-    let exchange = |back| Exchange::new(&Config::new("/nowhere"), back, said, Instant::now());
-    Queue::new(|back| Talk::new(exchange(back), watch::channel(None).1))
+    let queue = Queue::new();
+    let exchange = Exchange::new(&Config::new("/nowhere"), queue.downgrade(), publisher, Instant::now());
+    SharedConnection::new(&queue, Connection::new(exchange, watch::channel(None).1))
 }
 
 fn question() -> Command {
@@ -25,20 +27,19 @@ fn question() -> Command {
 
 #[tokio::test]
 async fn what_is_asked_while_the_task_reads_is_taken_up_after_it() {
-    let queue = queue();
-    let line = queue.line();
+    let shared = connection();
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let socket = Arc::new(Socket::new(ours).unwrap());
     let now = Instant::now();
-    let mut talk = line.talk().unwrap();
-    talk.connected(socket, now);
-    talk.write(now, now);
-    talk.alarm = Some(now);
-    drop(talk);
-    assert_eq!(line.listen().unwrap_err(), rustix::io::Errno::AGAIN, "there is nothing to read and to do");
-    let reading = line.talk().unwrap();
-    queue.ask(question());
+    let mut connection = shared.connection().unwrap();
+    connection.connected(socket, now);
+    connection.write(now, now);
+    connection.alarm = Some(now);
+    drop(connection);
+    assert_eq!(shared.listen().unwrap_err(), rustix::io::Errno::AGAIN, "there is nothing to read and to do");
+    let reading = shared.connection().unwrap();
+    shared.ask(question());
     drop(reading);
-    assert_eq!(line.listen(), Ok((After::Turn, true)), "there is nothing to read, and a question to take up");
-    assert_eq!(line.rest(false), Next::Busy);
+    assert_eq!(shared.listen(), Ok((After::Turn, true)), "there is nothing to read, and a question to take up");
+    assert_eq!(shared.rest(false), Next::Busy);
 }
