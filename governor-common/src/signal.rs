@@ -11,10 +11,9 @@ mod seqlock;
 #[cfg(feature = "map")]
 pub use map::{MapError, PageReader, PageWriter};
 
-use core::sync::atomic::{AtomicU64, Ordering, fence};
-
 use crate::wire::codec::{level_code, level_of};
 use crate::wire::reply::Overload;
+use core::sync::atomic::{AtomicU64, Ordering, fence};
 use seqlock::Memory;
 
 /// Length of the page in bytes.

@@ -8,16 +8,14 @@ mod pair;
 mod policies;
 mod shrink;
 
-use std::num::NonZero;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::thread;
-
+use facts::Facts;
 use governor_engine::io::Input;
 use governor_engine::policy::Policy;
 use governor_engine::time::Instant;
-
-use facts::Facts;
 use pair::Pair;
+use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
 
 pub(crate) const STEPS_PER_HISTORY: u64 = 400;
 

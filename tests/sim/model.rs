@@ -20,15 +20,14 @@ mod wait;
 mod wake;
 
 use answer::ShownMember;
-pub(crate) use shown::Shown;
-use std::collections::BTreeMap;
-
 use governor_engine::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, TrafficId};
 use governor_engine::io::{Input, Kind, Level, Output, Priority, Reason};
 use governor_engine::policy::{
     ClassPolicy, KeyPolicy, MemberPolicy, NodePolicy, OrgPolicy, Override, Policy, PoolPolicy,
 };
 use governor_engine::time::{Duration, Instant};
+pub(crate) use shown::Shown;
+use std::collections::BTreeMap;
 
 pub(crate) struct Model {
     node: NodePolicy,

@@ -2,6 +2,7 @@
 //! tree; knows no rule that the compiler or clippy can check.
 
 mod impls;
+mod imports;
 mod layers;
 
 use crate::exec;

@@ -4,18 +4,16 @@
 //! The file is sealed before anybody gets it: it can neither shrink (so no reader is ever killed by SIGBUS) nor grow,
 //! nobody can write to it or map it writable any more, and the seals cannot be taken off.
 
+use super::{PAGE_SIZE, PAGE_VERSION, Page, Signals};
 use core::ops::Deref;
 use core::ptr::NonNull;
-use std::io;
-
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-
-use super::{PAGE_SIZE, PAGE_VERSION, Page, Signals};
+use std::io;
 
 /// Why a descriptor is no signal page.
 #[derive(Debug, thiserror::Error)]

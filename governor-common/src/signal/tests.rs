@@ -1,10 +1,9 @@
 //! The layout byte by byte, round trips, pages that mean harm, and what the seals promise.
 
-use proptest::collection::vec;
-use proptest::prelude::*;
-
 use super::*;
 use crate::wire::reply::{Level, cause};
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 fn sample() -> Signals {
     Signals {

@@ -1,10 +1,9 @@
 //! What can be wrong with bytes from a peer. [`FrameError`] ends the session that sent them; [`ParseError`] is answered
 //! and the session lives on.
 
-use thiserror::Error;
-
 use super::MAX_FRAME;
 use super::reply::ErrorCode;
+use thiserror::Error;
 
 /// The stream cannot be split into frames any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

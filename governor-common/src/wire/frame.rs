@@ -1,9 +1,8 @@
 //! Cuts a byte stream into frames. Knows the header and nothing of what frames say.
 
-use bytes::{Buf, Bytes, BytesMut};
-
 use super::MAX_FRAME;
 use super::error::{EncodeError, FrameError};
+use bytes::{Buf, Bytes, BytesMut};
 
 /// Bytes of the length field.
 const LENGTH: usize = 4;

@@ -1,9 +1,8 @@
 //! Messages a proxy sends. The request id of the frame header correlates an `Acquire`, `Move`, `Register`, `Hello`
 //! or `Ping` with its answer; it is unique among the session's unanswered requests.
 
-use core::net::SocketAddr;
-
 use super::KeyHash;
+use core::net::SocketAddr;
 
 /// Everything a proxy can say. `S` is how the strings of what comes most often are held.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,11 +3,10 @@
 //! vain for every message. Room is waited for only while there is none. The one unsafe island of the wire: descriptors are
 //! handed to the runtime's event loop.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 

@@ -1,18 +1,6 @@
 //! The handle: hashes keys, asks through the shared connection (`transport`), and shows what is known of it. Decides nothing
 //! and touches no socket.
 
-use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-use governor_common::wire::KeyHash;
-use governor_common::wire::reply::{Origin, Overload};
-use governor_common::wire::request::{MemberNews, MemberReport, TierIs};
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
-use tokio::sync::{broadcast, oneshot, watch};
-
 use crate::config::Config;
 use crate::lease::queue::{Command, Queue};
 use crate::lease::refused::Refused;
@@ -21,6 +9,16 @@ use crate::lease::{Lease, LeaseHandle};
 use crate::signals::Signals;
 use crate::stats::Stats;
 use crate::transport::session::{self, View};
+use governor_common::wire::KeyHash;
+use governor_common::wire::reply::{Origin, Overload};
+use governor_common::wire::request::{MemberNews, MemberReport, TierIs};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::{broadcast, oneshot, watch};
 
 /// A handle on the daemon's admission. Clones share one connection; the last clone and the last lease to go close it.
 #[derive(Clone)]

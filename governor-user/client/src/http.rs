@@ -9,15 +9,13 @@ mod rate_limit;
 pub mod reset;
 pub mod routes;
 
-use std::time::Duration;
-
+use crate::lease::refused::Refused;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use hyper::ext::ReasonPhrase;
 use serde_json::{Value, json};
-
-use crate::lease::refused::Refused;
+use std::time::Duration;
 
 /// Milliseconds until a retry makes sense; clients that know it prefer it to `Retry-After`.
 pub const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");

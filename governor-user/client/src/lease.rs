@@ -7,20 +7,18 @@ pub(crate) mod refused;
 pub(crate) mod request;
 mod state;
 
-use std::fmt;
-use std::ops::Deref;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-use governor_common::wire::reply::RevokeReason;
-use tokio::sync::oneshot;
-
 pub use idle::{NotResumed, Suspended};
 pub(crate) use state::{Beginning, LeaseState};
 
 use crate::lease::queue::{Command, Queue};
 use crate::lease::refused::Refused;
+use governor_common::wire::reply::RevokeReason;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// A slot, held until this guard is dropped. Dropping only queues; see [`LeaseHandle`] for what it can tell.
 #[derive(Debug)]

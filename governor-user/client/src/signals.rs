@@ -1,17 +1,16 @@
 //! The daemon's signal page as a proxy looks at it: takes the descriptor that comes with `Welcome`, and tells by the
 //! reader's own clock whether the page is still being written. Decides nothing.
 
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
 use governor_common::signal::{Page, PageReader, PoolSignal, STALE_AFTER_MS, Signals as PageContent, pool_hash};
 use governor_common::wire::reply::{Level, Overload};
 use governor_common::wire::socket::Socket;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;

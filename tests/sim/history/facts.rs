@@ -1,12 +1,11 @@
 //! Facts at random, sensible and senseless ones.
 
+use super::policies::{any_entitlement, any_policy, broken};
 use governor_engine::id::{ClassId, KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, SiteId, TrafficId};
 use governor_engine::io::{Acquire, Held, Input, Kind, Level, MemberNews, MemberOrder, Output, Parent, Priority, Work};
 use governor_engine::policy::{Override, Policy};
 use governor_engine::time::{Duration, Instant};
 use support::random::Random;
-
-use super::policies::{any_entitlement, any_policy, broken};
 
 /// A proxy that is not in its right mind: knows what it holds and awaits, and does anything with it.
 pub(crate) struct Facts {

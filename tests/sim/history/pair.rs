@@ -1,16 +1,14 @@
 //! The engine and the reference side by side, and what must hold after every step.
 
-use std::collections::BTreeMap;
-
+use super::Step;
+use super::mirror::Mirror;
+use crate::model::{Model, Shown};
 use governor_engine::Engine;
 use governor_engine::id::{RequestId, SessionId};
 use governor_engine::io::{Acquire, Input, Outcome, Output, Reason, Work};
 use governor_engine::policy::Policy;
 use governor_engine::time::{Duration, Instant};
-
-use super::Step;
-use super::mirror::Mirror;
-use crate::model::{Model, Shown};
+use std::collections::BTreeMap;
 
 const EPOCH: u16 = 7;
 

@@ -1,13 +1,12 @@
 //! Shortens a history that fails: leaves out what it fails without. What is left need not fail in the same way; it is
 //! where to look first.
 
-use std::any::Any;
-use std::fmt::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
-
 use super::History;
 use super::Step;
 use super::pair::Pair;
+use std::any::Any;
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 
 /// The history as text, shortened.
 pub(super) fn shortest(mut history: History) -> String {

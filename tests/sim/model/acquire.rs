@@ -1,9 +1,5 @@
 //! A request, and a lease that moves: understood, then answered.
 
-use governor_engine::id::{KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, TrafficId};
-use governor_engine::io::{Acquire, Context, Kind, Output, Parent, Reason, RejectReason};
-use governor_engine::policy::Anonymous;
-
 use super::Answer;
 use super::Id;
 use super::Lease;
@@ -12,6 +8,9 @@ use super::Parked;
 use super::Task;
 use super::Who;
 use super::index;
+use governor_engine::id::{KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId, TrafficId};
+use governor_engine::io::{Acquire, Context, Kind, Output, Parent, Reason, RejectReason};
+use governor_engine::policy::Anonymous;
 
 impl Model {
     pub(super) fn acquire(&mut self, a: Acquire) {

@@ -4,17 +4,16 @@ mod orders;
 
 pub(super) use orders::ShownMember;
 
-use governor_engine::id::{DecisionId, LeaseId, MemberId, PoolId, RequestId, SessionId};
-use governor_engine::io::{Decision, EndCause, Grant, Numbers, Origin, Outcome, Output, Reason, RejectReason, WaitEnd};
-use governor_engine::policy::Mode;
-use governor_engine::time::{Duration, Instant};
-
 use super::Lease;
 use super::Model;
 use super::Parked;
 use super::Task;
 use super::Unit;
 use super::index;
+use governor_engine::id::{DecisionId, LeaseId, MemberId, PoolId, RequestId, SessionId};
+use governor_engine::io::{Decision, EndCause, Grant, Numbers, Origin, Outcome, Output, Reason, RejectReason, WaitEnd};
+use governor_engine::policy::Mode;
+use governor_engine::time::{Duration, Instant};
 
 impl Model {
     pub(super) fn origin_and_status(

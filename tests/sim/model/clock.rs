@@ -1,13 +1,12 @@
 //! Time: what falls due, in which order, and what then happens.
 
-use governor_engine::id::{KeyId, LeaseId, PoolId, SessionId};
-use governor_engine::io::{EndCause, Reason, WaitEnd};
-use governor_engine::time::Instant;
-
 use super::Answer;
 use super::Lease;
 use super::Model;
 use super::index;
+use governor_engine::id::{KeyId, LeaseId, PoolId, SessionId};
+use governor_engine::io::{EndCause, Reason, WaitEnd};
+use governor_engine::time::Instant;
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {

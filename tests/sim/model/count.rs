@@ -1,8 +1,5 @@
 //! Counting: members, capacity and leases, each time anew from the lists.
 
-use governor_engine::id::{MemberId, PoolId};
-use governor_engine::io::Kind;
-
 use super::Candidates;
 use super::Lease;
 use super::Member;
@@ -12,6 +9,8 @@ use super::Pool;
 use super::Task;
 use super::Who;
 use super::index;
+use governor_engine::id::{MemberId, PoolId};
+use governor_engine::io::Kind;
 
 impl Model {
     pub(super) fn pool(&self, id: PoolId) -> Option<&Pool> {

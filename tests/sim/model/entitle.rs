@@ -1,14 +1,13 @@
 //! What keys and orgs are entitled to: classes, weights, floors, caps and tiers. Each field comes from the first source
 //! that has it: the key's override, its own setting or the org's, the class, the default.
 
-use governor_engine::id::{ClassId, OrgId};
-use governor_engine::policy::Entitlement;
-
 use super::Id;
 use super::Model;
 use super::Unit;
 use super::Who;
 use super::index;
+use governor_engine::id::{ClassId, OrgId};
+use governor_engine::policy::Entitlement;
 
 /// One field of an entitlement.
 type Field = fn(&Entitlement) -> Option<u32>;

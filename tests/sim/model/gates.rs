@@ -1,12 +1,11 @@
 //! The steps before fair share: node cap, overload level, suspended keys, caps. Each refuses at once.
 
-use governor_engine::id::{DecisionId, OrgId};
-use governor_engine::io::{Decision, Level, Origin, Outcome, Output, Priority, Reason};
-use governor_engine::policy::{Mode, TIER_PATIENCE};
-
 use super::Model;
 use super::Parked;
 use super::Who;
+use governor_engine::id::{DecisionId, OrgId};
+use governor_engine::io::{Decision, Level, Origin, Outcome, Output, Priority, Reason};
+use governor_engine::policy::{Mode, TIER_PATIENCE};
 
 impl Model {
     /// True if the request was refused. What is only observed is recorded, one decision a request.

@@ -1,14 +1,13 @@
 //! Leases whose holder is idle, and work whose client is gone.
 
-use governor_engine::id::{LeaseId, RequestId, SessionId};
-use governor_engine::io::{Output, RejectReason, WaitEnd, Work};
-use governor_engine::time::Duration;
-
 use super::Lease;
 use super::Model;
 use super::Parked;
 use super::Task;
 use super::index;
+use governor_engine::id::{LeaseId, RequestId, SessionId};
+use governor_engine::io::{Output, RejectReason, WaitEnd, Work};
+use governor_engine::time::Duration;
 
 impl Model {
     pub(super) fn suspend(&mut self, session: SessionId, id: LeaseId) {

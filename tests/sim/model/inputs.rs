@@ -1,16 +1,15 @@
 //! What the reference makes of each fact, but for requests and policies.
 
+use super::Lease;
+use super::Model;
+use super::Task;
+use super::index;
 use governor_engine::id::{LeaseId, MemberId, PoolId, SessionId};
 use governor_engine::io::{
     EndCause, Held, Input, Kind, MemberNews, MemberOrder, Output, Reason, Registration, WaitEnd,
 };
 use governor_engine::policy::{CLAIMS_WITHOUT_LIMIT, SUSPENDED_CLAIMS, TIER_TTL_MAX};
 use governor_engine::time::Instant;
-
-use super::Lease;
-use super::Model;
-use super::Task;
-use super::index;
 
 impl Model {
     pub(super) fn take(&mut self, input: Input) {

@@ -1,15 +1,14 @@
 //! Whether a request can go now, and on which member.
 
-use governor_engine::id::{MemberId, PoolId};
-use governor_engine::io::{Kind, Reason};
-use governor_engine::policy::{FairShare, Mode};
-
 use super::Answer;
 use super::Member;
 use super::Model;
 use super::Parked;
 use super::Task;
 use super::index;
+use governor_engine::id::{MemberId, PoolId};
+use governor_engine::io::{Kind, Reason};
+use governor_engine::policy::{FairShare, Mode};
 
 impl Model {
     pub(super) fn judge(&self, w: &Parked) -> Answer {

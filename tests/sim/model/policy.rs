@@ -1,10 +1,5 @@
 //! A new policy, as a whole, and operators' settings for single keys.
 
-use governor_engine::id::{KeyId, LeaseId, PoolId};
-use governor_engine::io::{EndCause, Reason, RejectReason, WaitEnd};
-use governor_engine::policy::{Override, Policy};
-use governor_engine::time::Instant;
-
 use super::Id;
 use super::Member;
 use super::Model;
@@ -13,6 +8,10 @@ use super::Pool;
 use super::Task;
 use super::Unit;
 use super::Who;
+use governor_engine::id::{KeyId, LeaseId, PoolId};
+use governor_engine::io::{EndCause, Reason, RejectReason, WaitEnd};
+use governor_engine::policy::{Override, Policy};
+use governor_engine::time::Instant;
 
 impl Model {
     pub(super) fn obey(&mut self, policy: Policy) {

@@ -1,12 +1,11 @@
 //! Retry-After: a virtual queue that advances by the measured time between two ends.
 
-use governor_engine::io::{Origin, Reason};
-use governor_engine::policy::FairShare;
-use governor_engine::time::{Duration, Instant};
-
 use super::Model;
 use super::Parked;
 use super::index;
+use governor_engine::io::{Origin, Reason};
+use governor_engine::policy::FairShare;
+use governor_engine::time::{Duration, Instant};
 
 impl Model {
     /// What the refused client is told, by whom it was refused; moves the queue on.

@@ -1,10 +1,5 @@
 //! The fair-share rules, from the list of leases and the list of those who wait.
 
-use std::collections::BTreeMap;
-
-use governor_engine::id::{MemberId, PoolId};
-use governor_engine::policy::FairShare;
-
 use super::Id;
 use super::Model;
 use super::Parked;
@@ -12,6 +7,9 @@ use super::Task;
 use super::Unit;
 use super::Who;
 use super::index;
+use governor_engine::id::{MemberId, PoolId};
+use governor_engine::policy::FairShare;
+use std::collections::BTreeMap;
 
 /// How a requester stands over its candidates, before this admission.
 pub(super) struct Standing {

@@ -1,18 +1,16 @@
 //! What an operator is shown, counted once more.
 
-use std::collections::BTreeMap;
-
-use governor_engine::id::{KeyId, LeaseId, MemberId, OrgId, PoolId, SessionId, TrafficId};
-use governor_engine::policy::FairShare;
-use governor_engine::snapshot::{LeaseView, Snapshot};
-use governor_engine::time::Instant;
-
 use super::Lease;
 use super::Model;
 use super::Parked;
 use super::Unit;
 use super::Who;
 use super::index;
+use governor_engine::id::{KeyId, LeaseId, MemberId, OrgId, PoolId, SessionId, TrafficId};
+use governor_engine::policy::FairShare;
+use governor_engine::snapshot::{LeaseView, Snapshot};
+use governor_engine::time::Instant;
+use std::collections::BTreeMap;
 
 /// What both must show alike.
 #[derive(Debug, PartialEq, Eq)]

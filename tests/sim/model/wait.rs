@@ -1,14 +1,13 @@
 //! Waiting: who may.
 
-use governor_engine::io::{Kind, Level, Origin, Output, Reason};
-use governor_engine::policy::Mode;
-use governor_engine::time::{Duration, Instant};
-
 use super::Model;
 use super::Parked;
 use super::Task;
 use super::index;
 use super::retry;
+use governor_engine::io::{Kind, Level, Origin, Output, Reason};
+use governor_engine::policy::Mode;
+use governor_engine::time::{Duration, Instant};
 
 impl Model {
     /// A key's newest request goes first.

@@ -1,11 +1,5 @@
 //! Who goes when a slot is free: of those who can, the most deserving.
 
-use std::cmp::Ordering;
-
-use governor_engine::id::PoolId;
-use governor_engine::io::{Kind, Reason, WaitEnd};
-use governor_engine::policy::FairShare;
-
 use super::Answer;
 use super::Id;
 use super::Model;
@@ -13,6 +7,10 @@ use super::Parked;
 use super::Task;
 use super::Unit;
 use super::index;
+use governor_engine::id::PoolId;
+use governor_engine::io::{Kind, Reason, WaitEnd};
+use governor_engine::policy::FairShare;
+use std::cmp::Ordering;
 
 /// in flight / weight.
 #[derive(Clone, Copy)]

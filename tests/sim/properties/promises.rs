@@ -1,13 +1,11 @@
 //! Promises that hold after every step of any history.
 
-use std::collections::BTreeSet;
-
+use super::watch::{Watch, after_every_step, headroom, is_plain, is_up, ordinary_slots};
 use governor_engine::id::KeyId;
 use governor_engine::io::{Acquire, EndCause, Input, Kind, Output, Reason};
 use governor_engine::policy::{Anonymous, FairShare, Mode};
 use governor_engine::snapshot::PoolView;
-
-use super::watch::{Watch, after_every_step, headroom, is_plain, is_up, ordinary_slots};
+use std::collections::BTreeSet;
 
 #[test]
 fn no_grant_lifts_a_member_above_its_slots_or_ordinary_leases_above_capacity() {

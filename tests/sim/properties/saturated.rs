@@ -1,7 +1,6 @@
 //! Promises about pools whose keys want more than there is, for pools of every size.
 
-use std::collections::BTreeMap;
-
+use super::watch::headroom;
 use governor_engine::Engine;
 use governor_engine::id::{KeyId, LeaseId, OrgId, RequestId, SessionId};
 use governor_engine::io::{Acquire, Input, Output};
@@ -9,9 +8,8 @@ use governor_engine::policy::{
     Entitlement, FairShare, Headroom, KeyPolicy, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy,
 };
 use governor_engine::time::{Duration, Instant};
+use std::collections::BTreeMap;
 use support::random::Random;
-
-use super::watch::headroom;
 
 const SESSION: SessionId = SessionId(1);
 const POOLS: u64 = 24;

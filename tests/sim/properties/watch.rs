@@ -1,16 +1,14 @@
 //! Histories at random, watched: what the engine was asked, what it answered and what it shows after each step.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use crate::history::STEPS_PER_HISTORY;
+use crate::history::facts::Facts;
 use governor_engine::Engine;
 use governor_engine::id::{PoolId, RequestId, SessionId};
 use governor_engine::io::{Acquire, Input, Kind, Output, Work};
 use governor_engine::policy::{Headroom, Policy};
 use governor_engine::snapshot::{LeaseView, MemberState, MemberView, PoolView};
 use governor_engine::time::Instant;
-
-use crate::history::STEPS_PER_HISTORY;
-use crate::history::facts::Facts;
+use std::collections::{BTreeMap, BTreeSet};
 
 const HISTORIES: u64 = 40;
 

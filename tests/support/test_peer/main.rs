@@ -26,7 +26,6 @@ use std::{
     process::Command,
     time::Duration,
 };
-
 use support::options;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

@@ -1,10 +1,8 @@
 //! A workload as TOML: who asks for what, and the bands each policy's figures must fall into.
 
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
-
 use super::figures::Figures;
+use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// A workload.
 #[derive(Clone, Debug, Deserialize)]

@@ -1,7 +1,8 @@
 //! The simulation: programs that ask, stream and pause, and the engine between them and a pool of members.
 
-use std::collections::BTreeMap;
-
+use super::figures::{Figures, Sample, Tally, jain, percent, percentile, water_fill};
+use super::scenario::{Choice, Group, Workload};
+use crate::random::Random;
 use governor_engine::Engine;
 use governor_engine::id::{KeyId, LeaseId, MemberId, OrgId, PoolId, RequestId, SessionId};
 use governor_engine::io::{Acquire, Input, Kind, MemberNews, Output};
@@ -9,10 +10,7 @@ use governor_engine::policy::{
     ClassPolicy, Entitlement, FairShare, Headroom, MemberPolicy, Mode, NodePolicy, Policy, PoolPolicy,
 };
 use governor_engine::time::{Duration, Instant};
-
-use super::figures::{Figures, Sample, Tally, jain, percent, percentile, water_fill};
-use super::scenario::{Choice, Group, Workload};
-use crate::random::Random;
+use std::collections::BTreeMap;
 
 /// The member that refuses, in workloads where one does.
 const REFUSING: MemberId = MemberId(0);

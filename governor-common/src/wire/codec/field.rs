@@ -1,13 +1,11 @@
 //! The fields messages are made of: little-endian integers, counted lists, and TLVs (u16 type, u16 length, value).
 
-use bytes::{BufMut, BytesMut};
-
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
-
 use super::MAX_TEXT;
 use crate::wire::error::ParseError;
 use crate::wire::frame::FrameRef;
 use crate::wire::{KeyHash, MAX_NAME};
+use bytes::{BufMut, BytesMut};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// TLV types. One numbering for all messages; a number never changes its meaning.
 pub(super) mod tag {

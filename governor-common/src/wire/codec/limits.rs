@@ -1,13 +1,12 @@
 //! `Limits` in one frame, or in several: the capacities of all pools first, then the members.
 
-use bytes::{BufMut, BytesMut};
-
 use super::PART;
 use super::field::{Cursor, Malformed, name_length, parts, put_name, put_nested, tag};
 use super::reply::{LIMITS, MORE_LIMITS};
 use crate::wire::error::EncodeError;
 use crate::wire::frame::encode_frame;
 use crate::wire::reply::{Limits, PoolLimits, Reply};
+use bytes::{BufMut, BytesMut};
 
 /// A pool with some of its members.
 type Piece<'a> = (&'a PoolLimits, &'a [(String, u32)]);

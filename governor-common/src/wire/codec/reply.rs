@@ -1,12 +1,11 @@
 //! Frames the daemon sends.
 
-use bytes::{BufMut, BytesMut};
-
 use super::field::{Cursor, Malformed, malformed, put_list, put_opt_key, put_opt_name, put_opt_u32, put_text, tag};
 use super::limits::{encode_limits, limits, more_limits, put_pools};
 use crate::wire::error::{EncodeError, ParseError};
 use crate::wire::frame::{Frame, FrameRef, encode_frame};
 use crate::wire::reply::{ErrorCode, Grant, Level, Origin, Overload, Reply, RevokeReason, Shed, Welcome};
+use bytes::{BufMut, BytesMut};
 
 const WELCOME: u8 = 0x81;
 const GRANT: u8 = 0x82;

@@ -1,7 +1,5 @@
 //! Frames a proxy sends.
 
-use bytes::{BufMut, BytesMut};
-
 use super::field::{
     Cursor, Malformed, malformed, name_length, parts, put_address, put_list, put_name, put_nested, put_opt_key,
     put_opt_name, put_opt_u32, put_tlv, tag,
@@ -12,6 +10,7 @@ use crate::wire::frame::{Frame, FrameRef, encode_frame};
 use crate::wire::request::{
     Acquire, ClientSocket, HeldLease, Hello, Kind, MemberNews, MemberReport, Parent, Priority, Renewal, Request, TierIs,
 };
+use bytes::{BufMut, BytesMut};
 
 const HELLO: u8 = 0x01;
 const ACQUIRE: u8 = 0x02;

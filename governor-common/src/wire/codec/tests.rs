@@ -5,13 +5,12 @@ mod golden;
 mod harm;
 mod parts;
 
-use bytes::BytesMut;
-
 use super::{encode_reply, encode_request};
 use crate::wire::KeyHash;
 use crate::wire::frame::{Frame, decode_frame};
 use crate::wire::reply::Reply;
 use crate::wire::request::Request;
+use bytes::BytesMut;
 
 const KEY: KeyHash = KeyHash([0xab; 16]);
 

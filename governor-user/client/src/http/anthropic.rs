@@ -1,9 +1,8 @@
 //! Refusals for Anthropic clients, which retry on the status and branch on `error.type`.
 
-use serde_json::{Value, json};
-
 use super::{decision_id, error_type};
 use crate::lease::refused::Refused;
+use serde_json::{Value, json};
 
 /// `overloaded_error` for 529, `rate_limit_error` for 429, `permission_error` for 403, with governor's own reason beside it.
 pub(super) fn body(refused: &Refused) -> Value {

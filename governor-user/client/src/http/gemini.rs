@@ -1,9 +1,8 @@
 //! Refusals for Google's clients, which retry on the status, branch on `error.status` and read `RetryInfo`.
 
-use serde_json::{Value, json};
-
 use super::{decision_id, whole_millis};
 use crate::lease::refused::Refused;
+use serde_json::{Value, json};
 
 /// A `google.rpc.Status` with governor's own reason as its `ErrorInfo`.
 pub(super) fn body(refused: &Refused) -> Value {

@@ -1,9 +1,8 @@
 //! Refusals for OpenAI clients, which retry on the status and show `message`.
 
-use serde_json::{Value, json};
-
 use super::error_type;
 use crate::lease::refused::Refused;
+use serde_json::{Value, json};
 
 /// `code` is `overloaded` for 529; for the rest it is governor's own reason, so that it is never taken for the
 /// upstream's `rate_limit_exceeded`.

@@ -1,10 +1,9 @@
 //! `RateLimit` and `RateLimit-Policy` of a refusal, as structured fields (draft-ietf-httpapi-ratelimit-headers-10). The
 //! policy is named by governor's own reason and counts concurrent requests, not requests per time.
 
-use http::{HeaderMap, HeaderValue};
-
 use super::{RATE_LIMIT, RATE_LIMIT_POLICY};
 use crate::lease::refused::Refused;
+use http::{HeaderMap, HeaderValue};
 
 /// Largest integer of a structured field (RFC 9651, 3.3.1).
 const MAX_INTEGER: u64 = 999_999_999_999_999;

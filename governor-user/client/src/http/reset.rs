@@ -2,12 +2,10 @@
 //! models names that time. Reports nothing to the daemon; the proxy does, with
 //! [`Governor::member_report`](crate::Governor::member_report).
 
-use std::time::{Duration, SystemTime};
-
 use http::{HeaderMap, HeaderValue, header};
-use serde_json::Value;
-
 use moment::after_now;
+use serde_json::Value;
+use std::time::{Duration, SystemTime};
 
 mod moment;
 

@@ -1,13 +1,11 @@
 //! A lease without a slot: held while its work is idle, until it is resumed or dropped.
 
-use std::fmt;
-use std::time::Duration;
-
-use tokio::sync::oneshot;
-
 use super::{Guard, Lease, LeaseHandle};
 use crate::lease::queue::Command;
 use crate::lease::refused::Refused;
+use std::fmt;
+use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// A lease without a slot, kept while its work is idle. Dropping it ends the lease.
 #[derive(Debug)]

@@ -1,10 +1,9 @@
 //! The one answer a caller gets instead of a lease. Opaque, with accessors: what it says is stable, how it is kept is
 //! not. Knows nothing of HTTP rendering; `http` does that.
 
+use governor_common::wire::reply::{Origin, Shed};
 use std::fmt;
 use std::time::Duration;
-
-use governor_common::wire::reply::{Origin, Shed};
 
 /// A request that gets no slot. Carries what an API client may be told and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]

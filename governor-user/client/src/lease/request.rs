@@ -1,14 +1,12 @@
 //! What a caller asks for. The raw API key is nowhere in it: [`Governor::key`](crate::Governor::key) turns it into a
 //! keyed hash first.
 
+use crate::lease::LeaseHandle;
+use governor_common::wire::KeyHash;
+use governor_common::wire::request::{self, ClientSocket, Kind, Priority};
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
-
-use governor_common::wire::KeyHash;
-use governor_common::wire::request::{self, ClientSocket, Kind, Priority};
-
-use crate::lease::LeaseHandle;
 
 /// What goes over the wire, in strings that a request shares with what it was made of.
 pub(crate) type Wire = request::Acquire<Arc<str>>;

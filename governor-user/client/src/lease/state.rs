@@ -1,15 +1,13 @@
 //! What guard, handles and `exchange` know of one lease together. Ends nothing by itself.
 
+use crate::lease::request::AcquireRequest;
+use governor_common::wire::reply::RevokeReason;
+use governor_common::wire::request::HeldLease;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-use governor_common::wire::reply::RevokeReason;
-use governor_common::wire::request::HeldLease;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-
-use crate::lease::request::AcquireRequest;
 
 /// What guard, handles and `exchange` share about one lease.
 pub(crate) struct LeaseState {

@@ -20,28 +20,26 @@ mod link;
 mod requests;
 mod table;
 
-use std::mem;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-use bytes::BytesMut;
-use governor_common::wire::codec::{RELEASES_PER_FRAME, encode_release, encode_request};
-use governor_common::wire::error::EncodeError;
-use governor_common::wire::reply::{Overload, Reply};
-use governor_common::wire::request::Request;
-use governor_common::wire::{KeyHash, VERSION};
-use tokio::sync::{broadcast, oneshot, watch};
-use tokio::time::Instant;
-use tracing::{info, warn};
-
 use crate::config::Config;
 use crate::lease::queue::{Command, WeakQueue};
 use crate::lease::refused::Refused;
 use crate::lease::request::AcquireRequest;
 use crate::lease::{Lease, LeaseState};
 use crate::protocol::fallback::LocalShare;
+use bytes::BytesMut;
+use governor_common::wire::codec::{RELEASES_PER_FRAME, encode_release, encode_request};
+use governor_common::wire::error::EncodeError;
+use governor_common::wire::reply::{Overload, Reply};
+use governor_common::wire::request::Request;
+use governor_common::wire::{KeyHash, VERSION};
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use table::Table;
+use tokio::sync::{broadcast, oneshot, watch};
+use tokio::time::Instant;
+use tracing::{info, warn};
 
 /// A release waits this long for company, at most.
 const LINGER: Duration = Duration::from_millis(2);

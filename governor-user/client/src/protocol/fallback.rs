@@ -1,20 +1,18 @@
 //! Admission for the time the daemon is away: what this process may run by the last limits it was told, and what it
 //! runs now. Counts while no daemon answers, decides only when asked; knows no socket and reads no clock.
 
-use std::borrow::Borrow;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Duration;
-
-use governor_common::wire::KeyHash;
-use governor_common::wire::reply::{Limits, Origin, PoolLimits};
-use governor_common::wire::request::{Kind, MemberNews, MemberReport};
-use tokio::time::Instant;
-
 use crate::config::Fallback;
 use crate::lease::LeaseState;
 use crate::lease::refused::Refused;
 use crate::lease::request::Wire;
+use governor_common::wire::KeyHash;
+use governor_common::wire::reply::{Limits, Origin, PoolLimits};
+use governor_common::wire::request::{Kind, MemberNews, MemberReport};
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Advice to whoever the fallback refuses: a daemon is back within seconds.
 const RETRY_AFTER: Duration = Duration::from_secs(1);

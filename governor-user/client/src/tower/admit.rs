@@ -1,8 +1,5 @@
 //! Decides whether a request may go on, and with what in hand. Asks; the daemon decides.
 
-use http::request::Parts;
-use http::{Extensions, Method};
-
 use super::connection::Connection;
 use super::custody::{Custody, Keep};
 use super::hold::{ExemptStream, Hold};
@@ -12,6 +9,8 @@ use crate::lease::LeaseHandle;
 use crate::lease::refused::Refused;
 use crate::lease::request::AcquireRequest;
 use governor_common::wire::request::ClientSocket;
+use http::request::Parts;
+use http::{Extensions, Method};
 use tracing::warn;
 
 /// Endpoint of POSTs that the table of routes does not list.

@@ -1,14 +1,12 @@
 //! The accept loop of axum: its listener, with each connection attached. Knows nothing of admission.
 
-use std::io;
-use std::net::SocketAddr;
-
-use axum::extract::connect_info::Connected;
-use axum::serve::{self, IncomingStream};
-use tokio::net::{TcpListener, UnixListener};
-
 use super::connection::{Attached, Connection};
 use super::stream::ClientStream;
+use axum::extract::connect_info::Connected;
+use axum::serve::{self, IncomingStream};
+use std::io;
+use std::net::SocketAddr;
+use tokio::net::{TcpListener, UnixListener};
 
 /// For `axum::serve`, together with `into_make_service_with_connect_info::<Connection>()`. Sends small pieces as they
 /// come (`TCP_NODELAY`), which event streams want. A connection that carried a request which takes a slot ends as soon as

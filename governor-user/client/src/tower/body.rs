@@ -1,15 +1,13 @@
 //! The response body that carries the lease: it is given back when the body ends, fails or is dropped, whichever comes
 //! first, and once.
 
-use std::mem;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
+use super::hold::Hold;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-
-use super::hold::Hold;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 pin_project! {
     /// The inner service's body and the lease it runs on, or a refusal.

@@ -1,16 +1,14 @@
 //! Whose request it is. What a client says of itself is not believed, except for its credential: the rest comes from the
 //! gateway's own code, or from headers that the gateway was told to trust.
 
-use std::fmt;
-use std::sync::Arc;
-
-use governor_common::wire::MAX_NAME;
-use http::HeaderName;
-use http::request::Parts;
-
 use crate::governor::Governor;
 use crate::lease::request::AcquireRequest;
+use governor_common::wire::MAX_NAME;
 use governor_common::wire::request::{Kind, Priority};
+use http::HeaderName;
+use http::request::Parts;
+use std::fmt;
+use std::sync::Arc;
 
 /// What the gateway's own authentication knows of a caller. Put it into the request's extensions before the layer: what
 /// is set here wins over credentials and trusted headers. Raw identities are hashed before they leave the process, and

@@ -1,6 +1,12 @@
 //! One client's connection as the accept loop holds it: its socket as the kernel knows it, and the leases of what it was
 //! upgraded to. Opens and accepts nothing.
 
+use super::hold::Hold;
+use super::stream::ClientStream;
+use governor_common::wire::request::ClientSocket;
+use pin_project_lite::pin_project;
+use rustix::net::sockopt::socket_cookie;
+use rustix::net::{getpeername, getsockname};
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::mem;
@@ -10,16 +16,8 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-
-use governor_common::wire::request::ClientSocket;
-use pin_project_lite::pin_project;
-use rustix::net::sockopt::socket_cookie;
-use rustix::net::{getpeername, getsockname};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-
-use super::hold::Hold;
-use super::stream::ClientStream;
 
 /// A client's connection. The accept loop makes one, puts a clone into the extensions of each request that comes by it,
 /// and attaches it to the stream by [`watch`](Self::watch) or [`attach`](Self::attach). With that the daemon hears from the

@@ -1,13 +1,11 @@
 //! Where API clients put their credential. Finds it; whether it is valid is the gateway's to say.
 
-use std::borrow::Cow;
-
-use http::request::Parts;
-use http::{HeaderName, header};
-
 use crate::governor::Governor;
 use crate::http::percent;
 use crate::lease::request::AcquireRequest;
+use http::request::Parts;
+use http::{HeaderName, header};
+use std::borrow::Cow;
 
 /// Headers that carry a credential, in the order in which [`credential`] looks at them: OpenAI and most others,
 /// Anthropic, Azure, Google. A gateway that calls upstream with credentials of its own removes them all, and the query

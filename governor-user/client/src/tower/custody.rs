@@ -1,9 +1,8 @@
 //! Who holds a request's lease: the layer while the response lasts, or whoever takes it. Knows nothing of bodies and
 //! connections.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use crate::lease::{Lease, LeaseHandle};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The lease of one request, in the request's extensions. The layer ends it with the response body. Work that outlasts
 /// that, above all an upgraded connection, either [takes](Self::take) the lease, or keeps a clone of this: the lease of an

@@ -1,14 +1,12 @@
 //! What a request holds on its way: a lease, a place among the long-lived exempt streams, or nothing. Its drop gives it
 //! back.
 
+use super::custody::Keep;
+use crate::lease::refused::Refused;
+use governor_common::wire::reply::Origin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-use governor_common::wire::reply::Origin;
-
-use super::custody::Keep;
-use crate::lease::refused::Refused;
 
 /// What a response holds until its body ends.
 #[derive(Debug)]

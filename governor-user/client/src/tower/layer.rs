@@ -1,14 +1,5 @@
 //! The layer and its settings: which pool, whose request it is, which routes count.
 
-use std::fmt;
-use std::panic::Location;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use http::HeaderValue;
-use http::request::Parts;
-use tower::Layer;
-
 use super::caller::TrustedHeaders;
 use super::credential::key_from_credential;
 use super::places::Places;
@@ -16,6 +7,13 @@ use super::service::GovernorService;
 use crate::governor::Governor;
 use crate::http::routes::{self, Route};
 use crate::lease::request::{AcquireRequest, place};
+use http::HeaderValue;
+use http::request::Parts;
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tower::Layer;
 
 /// Long-lived exempt streams (MCP event streams) one process serves at a time unless told otherwise.
 const EXEMPT_STREAM_CAP: u32 = 1000;

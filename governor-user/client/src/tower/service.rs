@@ -2,18 +2,6 @@
 //! service is called, so that a request that is refused, or whose client leaves while it is parked, has cost nothing
 //! upstream.
 
-use std::future::Future;
-use std::mem;
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::{Context, Poll};
-
-use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
-use http_body::Body;
-use tower::Service;
-use tracing::warn;
-
 use super::admit::{self, Admitted};
 use super::body::LeaseBody;
 use super::connection::Connection;
@@ -21,6 +9,16 @@ use super::hold::Hold;
 use super::layer::Settings;
 use crate::http::{self as rendering, Dialect};
 use crate::lease::LeaseHandle;
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body;
+use std::future::Future;
+use std::mem;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tower::Service;
+use tracing::warn;
 
 /// Asks for a slot, then calls the inner service. Made by [`GovernorLayer`](super::GovernorLayer).
 #[derive(Clone, Debug)]

@@ -1,6 +1,8 @@
 //! A client's TCP stream that fails as soon as the client has left, whether or not the server reads. Knows nothing of
 //! leases: the server drops the request, and the lease ends with it.
 
+use super::connection::Connection;
+use rustix::net::{Shutdown, shutdown};
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -8,13 +10,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-
-use rustix::net::{Shutdown, shutdown};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-
-use super::connection::Connection;
 
 /// A TCP stream whose read side is watched from the first request on its connection that takes a slot until the
 /// connection is upgraded. When the client closes the connection, resets it or shuts down its sending side, the next

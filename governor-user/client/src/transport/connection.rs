@@ -4,23 +4,21 @@
 mod inbound;
 mod speculative_read;
 
+use crate::lease::queue::Command;
+use crate::protocol::exchange::{Broken, Exchange, Unanswered};
+use crate::signals::Shown;
+use bytes::{Buf, BytesMut};
+use governor_common::wire::socket::Socket;
+use inbound::Inbound;
+use rustix::io::Errno;
+use speculative_read::SpeculativeRead;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::sync::Arc;
-
-use bytes::{Buf, BytesMut};
-use governor_common::wire::socket::Socket;
-use rustix::io::Errno;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::debug;
-
-use crate::lease::queue::Command;
-use crate::protocol::exchange::{Broken, Exchange, Unanswered};
-use crate::signals::Shown;
-use inbound::Inbound;
-use speculative_read::SpeculativeRead;
 
 /// Room for one read.
 const READ_CHUNK: usize = 16 * 1024;

@@ -2,21 +2,6 @@
 //! behind the [`SharedConnection`]; it writes what nobody else has written. A socket that refuses, is missing or is busy (`EAGAIN`:
 //! its queue is full) is the same to callers: they wait within `Config::patience`, then the fallback decides.
 
-use std::future;
-use std::io::{self, ErrorKind};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
-
-use governor_common::wire::KeyHash;
-use governor_common::wire::reply::Overload;
-use governor_common::wire::socket::Socket;
-use tokio::net::UnixStream;
-use tokio::sync::{broadcast, watch};
-use tokio::task::coop::consume_budget;
-use tokio::time::{Instant, timeout};
-use tracing::{debug, warn};
-
 use crate::config::Config;
 use crate::lease::queue::{Next, Queue};
 use crate::protocol::exchange::{Broken, Exchange, Publisher};
@@ -24,6 +9,19 @@ use crate::signals::{self, Greeting, Shown};
 use crate::transport::connection::Connection;
 use crate::transport::shared_connection::{After, SharedConnection};
 use crate::transport::timer::Timer;
+use governor_common::wire::KeyHash;
+use governor_common::wire::reply::Overload;
+use governor_common::wire::socket::Socket;
+use std::future;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio::sync::{broadcast, watch};
+use tokio::task::coop::consume_budget;
+use tokio::time::{Instant, timeout};
+use tracing::{debug, warn};
 
 /// Room for one read of a greeting.
 const GREETING: usize = 1024;

@@ -3,7 +3,6 @@
 
 use std::future;
 use std::pin::Pin;
-
 use tokio::time::{Instant, Sleep, sleep_until};
 
 pub(crate) struct Timer {

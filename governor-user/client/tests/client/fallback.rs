@@ -1,13 +1,11 @@
 //! The time the daemon is away.
 
-use std::time::Duration;
-
+use super::peer::{Peer, eventually};
 use governor_client::{AcquireRequest, Config, Fallback, Governor, KeyHash, Kind, Lease, Origin};
 use governor_common::wire::reply::{Level, Limits, Overload, PoolLimits, Reply};
 use governor_common::wire::request::Request;
+use std::time::Duration;
 use tokio::time::timeout;
-
-use super::peer::{Peer, eventually};
 
 fn ask(governor: &Governor, key: &str) -> AcquireRequest {
     AcquireRequest::new("chat").key(governor.key(key.as_bytes()))

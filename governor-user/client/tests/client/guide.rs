@@ -1,9 +1,8 @@
 //! The guide says what the code does.
 
-use std::collections::BTreeSet;
-
 use governor_client::http::EXPOSED_HEADERS;
 use governor_client::http::routes::{COUNTED, COUNTED_SOCKETS, EXEMPT, EXEMPT_BELOW, EXEMPT_STREAMS};
+use std::collections::BTreeSet;
 
 const GUIDE: &str = include_str!("../../src/guide.md");
 const README: &str = include_str!("../../../../README.md");

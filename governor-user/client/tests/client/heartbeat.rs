@@ -1,13 +1,11 @@
 //! A daemon that holds its socket open and does nothing: the heartbeat of its page tells.
 
-use std::time::Duration;
-
+use super::peer::{Peer, eventually};
 use governor_client::{AcquireRequest, Config, Governor};
 use governor_common::signal::{PageWriter, Signals};
 use governor_common::wire::request::Request;
+use std::time::Duration;
 use tokio::time::sleep;
-
-use super::peer::{Peer, eventually};
 
 const LEASE: u64 = 0x0001_0000_0000_0001;
 

@@ -1,14 +1,12 @@
 //! Suspended leases, clients that are gone, and the questions for tiers.
 
-use std::time::Duration;
-
+use super::peer::{Peer, Talk, eventually};
+use super::session::held;
 use governor_client::{AcquireRequest, Lease};
 use governor_common::wire::KeyHash;
 use governor_common::wire::reply::{Origin, Reply, Shed, Welcome};
 use governor_common::wire::request::{Request, TierIs};
-
-use super::peer::{Peer, Talk, eventually};
-use super::session::held;
+use std::time::Duration;
 
 const LEASE: u64 = 0x0001_0000_0000_0001;
 

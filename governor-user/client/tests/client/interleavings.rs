@@ -4,16 +4,14 @@
 mod books;
 mod flight;
 
-use std::time::Duration;
-
-use proptest::prelude::*;
-use tokio::runtime::Builder;
-use tokio::task::yield_now;
-
 use books::{Answer, Daemon};
 use flight::{Flight, Script, Step, scripted};
 use governor_client::tower::GovernorLayer;
 use governor_client::{Config, Governor};
+use proptest::prelude::*;
+use std::time::Duration;
+use tokio::runtime::Builder;
+use tokio::task::yield_now;
 
 /// Requests under way at a time.
 const FLIGHTS: usize = 6;

@@ -5,21 +5,19 @@ mod endings;
 mod refusals;
 mod routing;
 
-use std::convert::Infallible;
-use std::future::Ready;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
-
+use super::peer::Talk;
 use bytes::Bytes;
 use governor_client::tower::GovernorLayer;
 use governor_client::{Governor, LeaseHandle};
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::Empty;
+use std::convert::Infallible;
+use std::future::Ready;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use tower::{Layer, Service, ServiceExt, service_fn};
-
-use super::peer::Talk;
 
 const LEASE: u64 = 0x0001_0000_0000_0001;
 

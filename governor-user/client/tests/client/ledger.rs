@@ -1,13 +1,11 @@
 //! A daemon that grants whatever is asked for and keeps books: every grant, and how often it was given back.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
-
+use super::peer::{Peer, Talk, WELCOME, eventually};
 use governor_client::Governor;
 use governor_common::wire::reply::{Origin, Reply, Shed, Welcome};
 use governor_common::wire::request::{Acquire, Request};
-
-use super::peer::{Peer, Talk, WELCOME, eventually};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
 /// A refusal by the caller's own limit, or by the node's.
 pub(crate) fn shed(status: u16) -> Shed {

@@ -1,11 +1,10 @@
 //! Children and hops: requests that belong to running work.
 
+use super::peer::{Peer, Talk};
+use super::session::held;
 use governor_client::{AcquireRequest, ClientSocket, Priority};
 use governor_common::wire::reply::{Grant, Reply};
 use governor_common::wire::request::{Acquire, Parent, Request};
-
-use super::peer::{Peer, Talk};
-use super::session::held;
 
 const LEASE: u64 = 0x0001_0000_0000_0001;
 

@@ -1,11 +1,5 @@
 //! A daemon that says exactly what a test tells it to.
 
-use std::io::IoSlice;
-use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
-use std::path::PathBuf;
-use std::time::Duration;
-
 use bytes::BytesMut;
 use governor_client::{Config, Governor};
 use governor_common::signal::PageWriter;
@@ -15,6 +9,11 @@ use governor_common::wire::frame::decode_frame;
 use governor_common::wire::reply::{ErrorCode, Grant, Reply, Welcome};
 use governor_common::wire::request::Request;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};

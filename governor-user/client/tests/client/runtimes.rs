@@ -1,15 +1,13 @@
 //! A governor that is asked from everywhere: from other runtimes, by many threads at once, and when its own is gone.
 
+use super::peer::{PATIENCE, Peer};
+use governor_client::{AcquireRequest, Governor};
 use std::future::Future;
 use std::sync::mpsc;
 use std::thread;
-
-use governor_client::{AcquireRequest, Governor};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-
-use super::peer::{PATIENCE, Peer};
 
 const LEASE: u64 = 0x0001_0000_0000_0001;
 

@@ -1,15 +1,13 @@
 //! What must never leave the proxy.
 
-use std::convert::Infallible;
-
+use super::peer::Peer;
 use bytes::Bytes;
 use governor_client::tower::{Caller, GovernorLayer, TrustedHeaders};
 use governor_client::{AcquireRequest, Config, Governor, NodeSecret};
 use http::{HeaderName, Request, Response};
 use http_body_util::Empty;
+use std::convert::Infallible;
 use tower::{Layer, ServiceExt, service_fn};
-
-use super::peer::Peer;
 
 const KEY: &str = "sk-live-planted-0123456789";
 const SECRET: &str = "node-secret-planted";

@@ -6,17 +6,15 @@ mod leaving;
 mod order;
 mod upgrades;
 
-use std::net::SocketAddr;
-
+use super::ledger::Ledger;
+use super::peer::{PATIENCE, Peer};
 use axum::Router;
 use governor_client::Governor;
 use governor_client::tower::{Connection, GovernorLayer, axum::Listener};
+use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
-
-use super::ledger::Ledger;
-use super::peer::{PATIENCE, Peer};
 
 /// A gateway on a port of its own, whose daemon keeps books.
 struct Gateway {

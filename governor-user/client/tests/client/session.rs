@@ -1,16 +1,14 @@
 //! Leases and requests across drops, crossings and broken connections.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread;
-use std::time::Duration;
-
+use super::peer::{Peer, Talk, eventually};
 use governor_client::{AcquireRequest, Governor, Kind, Level, MemberNews, Overload, RevokeReason};
 use governor_common::wire::reply::{Origin, Reply, Shed};
 use governor_common::wire::request::{MemberReport, Request};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::Duration;
 use tokio::net::UnixSocket;
 use tokio::time::timeout;
-
-use super::peer::{Peer, Talk, eventually};
 
 const LEASE: u64 = 0x0001_0000_0000_0001;
 

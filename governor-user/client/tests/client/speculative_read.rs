@@ -1,14 +1,12 @@
 //! Answers that are there as soon as they are asked for: who asks takes them, and what is not whole yet is left to the task.
 
-use std::pin::pin;
-
+use super::peer::{PATIENCE, Peer};
 use bytes::BytesMut;
 use futures_util::FutureExt;
 use governor_client::AcquireRequest;
 use governor_common::wire::codec::encode_grant;
+use std::pin::pin;
 use tokio::time::timeout;
-
-use super::peer::{PATIENCE, Peer};
 
 const LEASE: u64 = 0x0001_0000_0000_0001;
 

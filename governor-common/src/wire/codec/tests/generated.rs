@@ -1,19 +1,17 @@
 //! Generated messages come back as they went, and no bytes panic.
 
-use core::net::{Ipv6Addr, SocketAddr};
-
-use bytes::BytesMut;
-use proptest::collection::vec;
-use proptest::option;
-use proptest::prelude::*;
-use proptest::strategy::ValueTree;
-
 use super::{only_frame, reply_bytes, request_bytes};
 use crate::wire::KeyHash;
 use crate::wire::codec::{parse_reply, parse_request};
 use crate::wire::frame::{Frame, decode_frame};
 use crate::wire::reply::*;
 use crate::wire::request::*;
+use bytes::BytesMut;
+use core::net::{Ipv6Addr, SocketAddr};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 
 proptest! {
     #[test]

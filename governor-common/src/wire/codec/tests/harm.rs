@@ -1,7 +1,5 @@
 //! Bytes that are cut, split, too long, or of a later version.
 
-use bytes::{Bytes, BytesMut};
-
 use super::{KEY, only_frame, reply_bytes, request_bytes};
 use crate::wire::codec::{HELD_PER_FRAME, RELEASES_PER_FRAME, RENEWALS_PER_FRAME};
 use crate::wire::codec::{encode_request, parse_reply, parse_request};
@@ -10,6 +8,7 @@ use crate::wire::frame::{Frame, decode_frame};
 use crate::wire::reply::*;
 use crate::wire::request::*;
 use crate::wire::{MAX_FRAME, MAX_NAME};
+use bytes::{Bytes, BytesMut};
 
 #[test]
 fn an_unknown_tlv_is_skipped() {

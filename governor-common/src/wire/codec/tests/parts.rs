@@ -1,9 +1,5 @@
 //! Lists that no frame holds go in several, whatever their names, and come back complete.
 
-use bytes::BytesMut;
-use proptest::prelude::*;
-use std::collections::BTreeMap;
-
 use crate::wire::codec::{
     MAX_CANDIDATES, encode_reply, encode_request, parse_reply, parse_request, pool_limits_length,
 };
@@ -11,6 +7,9 @@ use crate::wire::frame::decode_frame;
 use crate::wire::reply::{Limits, PoolLimits, Reply};
 use crate::wire::request::{Acquire, Request};
 use crate::wire::{MAX_FRAME, MAX_NAME};
+use bytes::BytesMut;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 /// Distinct names of this length.
 fn names(count: usize, length: usize) -> Vec<String> {

@@ -1,9 +1,8 @@
 //! One value that names a time, in any form that providers use. Knows no header's name.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A number of seconds from here on is a time since 1970: as a delay it would be of more than 30 years.
 const EPOCH_SECONDS: f64 = 1e9;

@@ -1,10 +1,8 @@
 //! Refusals as the providers write them, row by row.
 
-use std::time::UNIX_EPOCH;
-
-use http::HeaderName;
-
 use super::*;
+use http::HeaderName;
+use std::time::UNIX_EPOCH;
 
 /// 2026-11-30 12:00:00 UTC.
 const NOW: u64 = 1_796_040_000;

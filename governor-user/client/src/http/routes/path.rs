@@ -1,8 +1,7 @@
 //! Paths as an upstream may read them. Knows segments, not what they mean.
 
-use std::borrow::Cow;
-
 use crate::http::percent;
+use std::borrow::Cow;
 
 /// The path without a trailing slash, percent encoding, path parameters (`;v=1`), empty segments and dot segments. Borrows
 /// where there is nothing of these, which is nearly always.

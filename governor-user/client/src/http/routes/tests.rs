@@ -1,8 +1,7 @@
 //! The table, row by row.
 
-use http::Request;
-
 use super::*;
+use http::Request;
 
 /// What the tests send for each row of [`COUNTED`].
 const ROWS: &[(&str, &str)] = &[

@@ -1,14 +1,12 @@
 //! Leases of idle work: the slot goes back, the lease stays, and a slot is asked for again.
 
+use super::{Exchange, Link, Open, Phase, Resumed, SINCE_TWO, millis};
+use crate::lease::refused::Refused;
+use governor_common::wire::request::Request;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-use governor_common::wire::request::Request;
 use tokio::time::Instant;
-
-use super::{Exchange, Link, Open, Phase, Resumed, SINCE_TWO, millis};
-use crate::lease::refused::Refused;
 
 impl Exchange {
     pub(super) fn suspend(&mut self, slot: u64) {

@@ -1,20 +1,18 @@
 //! Live leases: begun, renewed, moved, registered, given back.
 
-use std::collections::BTreeMap;
-use std::mem;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-use governor_common::wire::codec::{HELD_PER_FRAME, RENEWALS_PER_FRAME};
-use governor_common::wire::reply::RevokeReason;
-use governor_common::wire::request::{HeldLease, Kind, Renewal, Request};
-use tokio::time::Instant;
-use tracing::info;
-
 use super::{Exchange, Held, Link, Moved, Open, Phase, Waiting, millis};
 use crate::lease::refused::Refused;
 use crate::lease::request::Parent;
 use crate::lease::{Beginning, Lease, LeaseState};
+use governor_common::wire::codec::{HELD_PER_FRAME, RENEWALS_PER_FRAME};
+use governor_common::wire::reply::RevokeReason;
+use governor_common::wire::request::{HeldLease, Kind, Renewal, Request};
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::time::Instant;
+use tracing::info;
 
 impl Exchange {
     /// Makes the lease that answers a request.

@@ -1,17 +1,15 @@
 //! Whether there is a daemon to talk to: greeted, silent, standing still, draining, gone. Tells when requests have waited
 //! for long enough that the fallback decides.
 
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
+use super::{Broken, Exchange, Held, Link, Open, Phase, Waiting};
+use crate::lease::refused::Refused;
 use governor_common::wire::VERSION;
 use governor_common::wire::reply::{ErrorCode, Overload, Welcome};
 use governor_common::wire::request::{Hello, Request};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{info, warn};
-
-use super::{Broken, Exchange, Held, Link, Open, Phase, Waiting};
-use crate::lease::refused::Refused;
 
 /// Leases are renewed this often, or three times per ttl if that is shorter.
 pub(super) const RENEW_EVERY: Duration = Duration::from_secs(10);

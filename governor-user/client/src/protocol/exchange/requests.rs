@@ -1,19 +1,17 @@
 //! Requests on their way: sent, withdrawn, answered, or decided without the daemon.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
+use super::{Exchange, Link, Open, Phase, SINCE_TWO, Waiting, millis};
+use crate::lease::refused::Refused;
+use crate::lease::request::{Parent, Wire};
 use governor_common::wire::codec::{MAX_CANDIDATES, encode_acquire};
 use governor_common::wire::error::EncodeError;
 use governor_common::wire::reply::{Grant, Shed};
 use governor_common::wire::request::{self, Request};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::time::Instant;
 use tracing::debug;
-
-use super::{Exchange, Link, Open, Phase, SINCE_TWO, Waiting, millis};
-use crate::lease::refused::Refused;
-use crate::lease::request::{Parent, Wire};
 
 impl Exchange {
     /// Sends a request, or has the fallback decide it, or lets it wait.

@@ -1,13 +1,12 @@
 //! Bytes of the daemon on their way to the exchange: cut into frames, mostly where they were read to. Knows no socket.
 
+use crate::protocol::exchange::{Broken, Exchange};
 use bytes::{Buf, BytesMut};
 use governor_common::wire::codec::read_reply;
 use governor_common::wire::error::ParseError;
 use governor_common::wire::frame::next_frame;
 use tokio::time::Instant;
 use tracing::{debug, warn};
-
-use crate::protocol::exchange::{Broken, Exchange};
 
 /// What was read and is no whole frame yet.
 #[derive(Debug, Default)]

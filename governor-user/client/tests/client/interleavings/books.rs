@@ -1,16 +1,14 @@
 //! A daemon that answers when told to, hangs up when told to, and keeps books of every grant.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
-
+use crate::peer::Talk;
 use governor_common::wire::VERSION;
 use governor_common::wire::reply::{Origin, Reply, Shed, Welcome};
 use governor_common::wire::request::Request;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
-
-use crate::peer::Talk;
 
 /// Upper bits of every lease id: the daemon's epoch.
 const EPOCH: u64 = 1 << 48;

@@ -1,17 +1,16 @@
 //! One request under way, driven poll by poll, and the handler behind it that does as its script says.
 
-use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
-
 use bytes::Bytes;
 use governor_client::Lease;
 use governor_client::tower::{Custody, GovernorLayer, LeaseBody};
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::Empty;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use tower::{Layer, ServiceExt, service_fn};
 
 /// What a handler does.

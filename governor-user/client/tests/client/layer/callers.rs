@@ -1,13 +1,12 @@
 //! Whose request it is, and what a client may say about that.
 
+use super::{LEASE, nothing};
+use crate::peer::{Peer, Talk};
 use governor_client::tower::{Caller, Connection, GovernorLayer, TrustedHeaders};
 use governor_client::{AcquireRequest, ClientSocket, Kind, Priority};
 use governor_common::wire::request::{Acquire, Request as Frame};
 use http::{HeaderName, HeaderValue, Request};
 use tower::{Layer, ServiceExt, service_fn};
-
-use super::{LEASE, nothing};
-use crate::peer::{Peer, Talk};
 
 const CLIENT: &str = "127.0.0.1:5000";
 

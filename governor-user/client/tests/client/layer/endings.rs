@@ -1,17 +1,15 @@
 //! When the lease begins and ends.
 
-use std::convert::Infallible;
-
+use super::{LEASE, Stream, granted, post};
+use crate::peer::{Peer, eventually};
 use bytes::Bytes;
 use governor_client::tower::{Custody, GovernorLayer};
 use governor_common::wire::reply::Reply;
 use governor_common::wire::request::Request as Frame;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
+use std::convert::Infallible;
 use tower::{Layer, ServiceExt, service_fn};
-
-use super::{LEASE, Stream, granted, post};
-use crate::peer::{Peer, eventually};
 
 #[tokio::test]
 async fn the_lease_ends_with_the_body_and_not_with_the_head() {

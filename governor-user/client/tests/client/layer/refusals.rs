@@ -1,17 +1,15 @@
 //! What a refusal looks like, and what passes.
 
-use std::convert::Infallible;
-
+use super::{LEASE, nothing, post};
+use crate::ledger::shed;
+use crate::peer::Peer;
 use bytes::Bytes;
 use governor_client::tower::GovernorLayer;
 use governor_common::wire::reply::Reply;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
+use std::convert::Infallible;
 use tower::{Layer, ServiceExt, service_fn};
-
-use super::{LEASE, nothing, post};
-use crate::ledger::shed;
-use crate::peer::Peer;
 
 /// What the client sees of a refusal: status, headers and body.
 async fn refused(

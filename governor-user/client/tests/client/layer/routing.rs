@@ -1,7 +1,8 @@
 //! Which requests ask, and which share a slot or need none.
 
-use std::convert::Infallible;
-
+use super::{LEASE, Stream, nothing, post};
+use crate::peer::{Peer, Talk};
+use crate::session::held;
 use bytes::Bytes;
 use governor_client::tower::{ChildOf, GovernorLayer};
 use governor_client::{AcquireRequest, Governor, Lease};
@@ -9,11 +10,8 @@ use governor_common::wire::reply::Reply;
 use governor_common::wire::request::{Parent, Request as Frame};
 use http::{Method, Request, Response};
 use http_body_util::Empty;
+use std::convert::Infallible;
 use tower::{Layer, ServiceExt, service_fn};
-
-use super::{LEASE, Stream, nothing, post};
-use crate::peer::{Peer, Talk};
-use crate::session::held;
 
 #[tokio::test]
 async fn exempt_and_unlisted_work_passes_without_a_daemon() {

@@ -1,14 +1,13 @@
 //! Every ending of a response gives the lease back, once.
 
+use super::{Gateway, head, read_until};
+use crate::peer::eventually;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-use super::{Gateway, head, read_until};
-use crate::peer::eventually;
 
 #[tokio::test]
 async fn over_http_1_every_ending_gives_the_lease_back_once() {

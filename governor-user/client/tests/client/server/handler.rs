@@ -1,10 +1,5 @@
 //! A handler that ends as the request's `x-ending` says.
 
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
-
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
@@ -13,6 +8,10 @@ use governor_client::tower::Custody;
 use http::{HeaderMap, StatusCode, Version};
 use http_body::Frame;
 use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 
 /// What the handler panics with, on purpose and without a message on the screen.

@@ -1,21 +1,19 @@
 //! A client that leaves behind bytes that the server does not read. The end of its sending side means the same whether
 //! the server reads or not: the client has left.
 
-use std::net::Shutdown;
-use std::time::Duration;
-
+use super::{Gateway, head, read_until};
+use crate::peer::{PATIENCE, eventually};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustix::net::sockopt::set_socket_linger;
+use std::net::Shutdown;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-
-use super::{Gateway, head, read_until};
-use crate::peer::{PATIENCE, eventually};
 
 /// More than a server reads ahead of a handler that does not read, and less than a socket's receive buffer holds.
 static BODY: [u8; 32 * 1024] = [b'x'; 32 * 1024];

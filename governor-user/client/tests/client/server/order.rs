@@ -1,5 +1,7 @@
 //! Where the layer stands: inside CORS and authentication, outside routing.
 
+use crate::ledger::Ledger;
+use crate::peer::Peer;
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
@@ -8,9 +10,6 @@ use axum::routing::post;
 use governor_client::tower::{Caller, GovernorLayer};
 use http::{HeaderValue, Method, StatusCode, header};
 use tower::{Layer, ServiceExt};
-
-use crate::ledger::Ledger;
-use crate::peer::Peer;
 
 /// Answers preflights and makes every answer readable, as CORS layers do.
 async fn cors(request: Request, next: Next) -> Response {

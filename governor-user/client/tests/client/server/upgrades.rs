@@ -1,5 +1,7 @@
 //! What a connection is upgraded to holds its lease for as long as it lasts.
 
+use super::{Gateway, head, read_until};
+use crate::peer::eventually;
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::Empty;
@@ -9,9 +11,6 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-
-use super::{Gateway, head, read_until};
-use crate::peer::eventually;
 
 /// Opens a WebSocket, as far as its handshake goes, and sees that it works.
 pub(super) async fn open(gateway: &Gateway, ending: &str) -> TcpStream {
