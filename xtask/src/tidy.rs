@@ -194,38 +194,6 @@ fn every_crate_is_in_the_map() {
     assert_none(&missing, "ARCHITECTURE.md names every crate");
 }
 
-#[test]
-fn every_setting_is_documented() {
-    let config = exec::root().join("governor-user/src/config");
-    let mut keys = setting_keys(&read(&config.join("schema.rs")), "const SETTINGS");
-    keys.extend(setting_keys(&read(&config.join("schema/entitlements.rs")), "const ROWS"));
-    assert!(keys.len() > 20, "the table of settings was not found: {keys:?}");
-    let file = read(&exec::root().join("governor-user/dist/governor.toml"));
-    let missing: Vec<String> = keys
-        .into_iter()
-        .filter(|key| {
-            let name = key.rsplit('.').next().unwrap_or(key);
-            !file.lines().any(|line| line.trim_start_matches(['#', ' ']).starts_with(&format!("{name} =")))
-        })
-        .collect();
-    assert_none(&missing, "dist/governor.toml shows every setting");
-}
-
-/// The first string of each row of the table: text before which the row's constructor or `key:` stands.
-fn setting_keys(schema: &str, start: &str) -> Vec<String> {
-    let table = schema.split_once(start).map_or("", |(_, table)| table);
-    let table = table.split_once("\n];").map_or("", |(table, _)| table);
-    let mut keys = Vec::new();
-    for start in ["fixed(", "live(", "optional(", "key: "] {
-        for (_, rest) in table.match_indices(start).map(|(at, _)| table.split_at(at + start.len())) {
-            if let Some((key, _)) = rest.trim_start().strip_prefix('"').and_then(|rest| rest.split_once('"')) {
-                keys.push(key.to_owned());
-            }
-        }
-    }
-    keys
-}
-
 /// A test that forgets the lock fails only beside another one, on the machine of a user.
 #[test]
 fn every_kernel_test_takes_the_machines_lock() {

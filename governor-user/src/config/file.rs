@@ -104,13 +104,7 @@ impl Reader<'_> {
     }
 
     fn name(&mut self, path: &[String], line: usize) {
-        let named = match path {
-            [section, _] => ["pools", "cgroups", "classes", "orgs", "keys"].contains(&section.as_str()),
-            [section, part, _] => section == "tuner" && part == "listener",
-            [section, _, part, _] => section == "pools" && ["members", "traffic"].contains(&part.as_str()),
-            _ => false,
-        };
-        if named {
+        if schema::is_name(path) {
             self.check_length(path, line);
             self.layer.names.insert(path.to_vec());
         }

@@ -72,7 +72,7 @@ pub fn merge(sources: Sources<'_>, warnings: &mut Vec<String>) -> Result<Setting
             by_key.insert(path.join("."), path.clone());
         }
         if let Some(value) = schema::default_of(row, &path) {
-            effective.insert(path.clone(), Effective { value, origin: Origin::BuiltIn, live: row.live });
+            effective.insert(path.clone(), Effective { value, origin: Origin::BuiltIn, live: row.is_live() });
         }
         let variable = schema::variable(&path);
         if let Some(first) = variables.insert(variable.clone(), (path, row))
@@ -88,7 +88,7 @@ pub fn merge(sources: Sources<'_>, warnings: &mut Vec<String>) -> Result<Setting
         let Some(row) = schema::setting(path) else { return };
         match row.kind.parse(raw) {
             Ok(value) => {
-                effective.insert(path.to_vec(), Effective { value, origin, live: row.live });
+                effective.insert(path.to_vec(), Effective { value, origin, live: row.is_live() });
             }
             Err(why) => problems.push(Problem::new(place, format!("{}: {why}", path.join(".")))),
         }
@@ -103,7 +103,7 @@ pub fn merge(sources: Sources<'_>, warnings: &mut Vec<String>) -> Result<Setting
         }
     }
     for over in sources.overrides {
-        match by_key.get(&over.key).filter(|path| schema::setting(path).is_some_and(|row| row.live)) {
+        match by_key.get(&over.key).filter(|path| schema::setting(path).is_some_and(Setting::is_live)) {
             Some(path) => {
                 let detail = format!("by {} at {}", over.set_by, over.set_at);
                 put(

@@ -4,18 +4,16 @@
 mod entitlements;
 mod overload;
 mod pools;
-mod reader;
 mod tuner;
 
 use super::Problem;
 use super::layers::Settings;
-use super::value::Value;
+use super::schema::{Daemon, Entry, Kernel, Node, Overload, Pins, Reader, Switch};
 use governor_engine::id::{KeyId, OrgId};
 use governor_engine::policy::{NodePolicy, Policy};
 use governor_kernel::programs::pin::PinOptions;
 use governor_observation::Tier;
 pub use overload::{CgroupCeiling, OverloadConfig, Ranges};
-use reader::Reader;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -124,19 +122,20 @@ pub fn resolve(
     warnings: &mut Vec<String>,
 ) -> Result<Config, Vec<Problem>> {
     let mut reader = Reader::new(settings);
+    let (node, overload) = (Node::read(&reader, &[]), Overload::read(&reader, &[]));
     let policy = Policy {
-        node: node(&mut reader),
+        node: node_policy(&node, &overload),
         pools: pools::pools(&mut reader, names, warnings),
         classes: entitlements::classes(&mut reader, names),
         orgs: entitlements::orgs(&mut reader, names),
         keys: entitlements::keys(&mut reader, names),
     };
     let named = entitlements::names(&reader, names);
-    entitlements::check(&mut reader, names, &policy, warnings);
+    entitlements::check(&mut reader, names, (&policy, &node), warnings);
     let config = Config {
         daemon: daemon(&mut reader),
         kernel: kernel(&mut reader),
-        overload: overload::overload(&mut reader),
+        overload: overload::overload(&mut reader, &overload),
         cgroups: overload::cgroups(&mut reader, names),
         tuner: tuner::tuner(&mut reader, names),
         policy,
@@ -145,91 +144,81 @@ pub fn resolve(
     if reader.problems.is_empty() { Ok(config) } else { Err(reader.problems) }
 }
 
-fn node(reader: &mut Reader<'_>) -> NodePolicy {
-    let class = reader.text("node.default_class");
+fn node_policy(node: &Node<'_>, overload: &Overload<'_>) -> NodePolicy {
     NodePolicy {
-        cap: reader.integer("node.cap"),
-        max_parked: reader.integer("node.max_parked"),
-        lease_ttl: reader.duration("node.lease_ttl"),
-        session_grace: reader.duration("node.session_grace"),
-        reclaim_grace: reader.duration("node.reclaim_grace"),
-        caps_mode: reader.act("node.caps_mode"),
-        shed_mode: reader.act("overload.mode"),
-        default_class: (!class.is_empty()).then_some(class),
+        cap: node.cap.value,
+        max_parked: node.max_parked.value,
+        lease_ttl: node.lease_ttl.value,
+        session_grace: node.session_grace.value,
+        reclaim_grace: node.reclaim_grace.value,
+        caps_mode: node.caps_mode.value,
+        shed_mode: overload.mode.value,
+        default_class: unless_empty(&node.default_class),
     }
 }
 
 fn daemon(reader: &mut Reader<'_>) -> DaemonConfig {
-    let named = |text: String| (!text.is_empty()).then_some(text);
-    let (socket, control_socket) = (socket(reader, "daemon.socket"), socket(reader, "daemon.control_socket"));
+    let section = Daemon::read(reader, &[]);
+    let (socket, control_socket) = (socket_path(reader, &section.socket), socket_path(reader, &section.control_socket));
     let metrics_socket =
-        (!reader.text("daemon.metrics_socket").is_empty()).then(|| self::socket(reader, "daemon.metrics_socket"));
+        (!section.metrics_socket.value.is_empty()).then(|| socket_path(reader, &section.metrics_socket));
     if socket == control_socket {
-        reader.problem("daemon.control_socket", "proxies and the control API need different sockets".to_owned());
+        reader.problem(&section.control_socket, "proxies and the control API need different sockets");
     }
     if metrics_socket.as_ref().is_some_and(|path| [&socket, &control_socket].contains(&path)) {
-        reader.problem("daemon.metrics_socket", "metrics need a socket of their own".to_owned());
+        reader.problem(&section.metrics_socket, "metrics need a socket of their own");
     }
     DaemonConfig {
         socket,
-        socket_mode: reader.mode("daemon.socket_mode"),
-        socket_group: named(reader.text("daemon.socket_group")),
-        allow_users: reader.list("daemon.allow_users"),
+        socket_mode: section.socket_mode.value,
+        socket_group: unless_empty(&section.socket_group),
+        allow_users: section.allow_users.value,
         control_socket,
-        control_mode: reader.mode("daemon.control_mode"),
-        control_group: named(reader.text("daemon.control_group")),
-        state_dir: reader.text("daemon.state_dir").into(),
-        record_bytes: match reader.text("daemon.record").as_str() {
-            "off" => 0,
-            _ => u64::from(reader.integer("daemon.record_mib")) * 1024 * 1024,
+        control_mode: section.control_mode.value,
+        control_group: unless_empty(&section.control_group),
+        state_dir: section.state_dir.value.into(),
+        record_bytes: match section.record.value {
+            Switch::Off => 0,
+            Switch::On => u64::from(section.record_mib.value) * 1024 * 1024,
         },
-        metrics_listen: match reader.value("daemon.metrics_listen") {
-            Some(Value::Listen(address)) => *address,
-            _ => None,
-        },
+        metrics_listen: section.metrics_listen.value,
         metrics_socket,
-        max_sessions: reader.integer("daemon.max_sessions"),
-        max_sessions_per_uid: reader.integer("daemon.max_sessions_per_uid"),
-        drain_timeout: reader.duration("daemon.drain_timeout"),
+        max_sessions: section.max_sessions.value,
+        max_sessions_per_uid: section.max_sessions_per_uid.value,
+        drain_timeout: section.drain_timeout.value,
     }
 }
 
-fn socket(reader: &mut Reader<'_>, key: &str) -> PathBuf {
-    let path = reader.text(key);
-    if !(1..=MOST_SOCKET_PATH).contains(&path.len()) {
-        let length = path.len();
-        reader.problem(key, format!("a Unix socket's path has 1 to {MOST_SOCKET_PATH} bytes, this one {length}"));
+fn unless_empty(text: &Entry<'_, String>) -> Option<String> {
+    (!text.value.is_empty()).then(|| text.value.clone())
+}
+
+fn socket_path(reader: &mut Reader<'_>, path: &Entry<'_, String>) -> PathBuf {
+    let length = path.value.len();
+    if !(1..=MOST_SOCKET_PATH).contains(&length) {
+        reader.problem(path, format!("a Unix socket's path has 1 to {MOST_SOCKET_PATH} bytes, this one {length}"));
     }
-    path.into()
+    path.value.as_str().into()
 }
 
 fn kernel(reader: &mut Reader<'_>) -> KernelConfig {
-    let tier = |name: &str| match name {
-        "procfs" => Some(Tier::Procfs),
-        "netlink" => Some(Tier::Netlink),
-        "tracepoint" => Some(Tier::Tracepoint),
-        "trampoline" => Some(Tier::Trampoline),
-        _ => None,
-    };
+    let section = Kernel::read(reader, &[]);
+    let pin_dir = PathBuf::from(&section.pin_dir.value);
+    if !pin_dir.is_absolute() {
+        reader.problem(&section.pin_dir, "expected an absolute path such as \"/sys/fs/bpf/governor\"");
+    }
     KernelConfig {
-        tier: tier(&reader.text("kernel.tier")),
-        require: tier(&reader.text("kernel.require")),
-        tick: reader.duration("kernel.tick"),
-        audit: reader.duration("kernel.audit"),
-        max_listeners: reader.integer("kernel.max_listeners"),
-        pin_dir: reader.text("kernel.pin_dir").into(),
-        pins: pins(reader),
-    }
-}
-
-fn pins(reader: &mut Reader<'_>) -> Option<PinOptions> {
-    let folder = PathBuf::from(reader.text("kernel.pin_dir"));
-    if !folder.is_absolute() {
-        reader.problem("kernel.pin_dir", "expected an absolute path such as \"/sys/fs/bpf/governor\"".to_owned());
-    }
-    match reader.text("kernel.pins").as_str() {
-        "off" => None,
-        word => Some(PinOptions { folder, required: word == "require" }),
+        tier: section.tier.value.0,
+        require: section.require.value.0,
+        tick: section.tick.value,
+        audit: section.audit.value,
+        max_listeners: section.max_listeners.value,
+        pins: match section.pins.value {
+            Pins::Off => None,
+            Pins::Auto => Some(PinOptions { folder: pin_dir.clone(), required: false }),
+            Pins::Require => Some(PinOptions { folder: pin_dir.clone(), required: true }),
+        },
+        pin_dir,
     }
 }
 

@@ -189,8 +189,8 @@ mod tests {
                 load(Some((variable(&path), (*value).to_owned()))).ok().filter(|config| *config != before)
             });
             let other = other.unwrap_or_else(|| panic!("{key} has no other value in the list"));
-            assert_eq!(row.reloaded, reloaded(&before, &other) == other, "{key}");
-            assert!(row.reloaded || !row.live, "{key} is set at run time and not by a reload");
+            assert_eq!(row.is_reloaded(), reloaded(&before, &other) == other, "{key}");
+            assert!(row.is_reloaded() || !row.is_live(), "{key} is set at run time and not by a reload");
         }
     }
 }

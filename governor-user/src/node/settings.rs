@@ -69,10 +69,12 @@ pub enum Refused {
         nearest: Option<String>,
     },
     /// It is read only at start.
-    #[error("\"{key}\" cannot be changed at run time: set it in the file or environment and restart")]
+    #[error("\"{key}\" cannot be changed at run time: set it in the file or environment and {then}")]
     Fixed {
         /// The key.
         key: String,
+        /// What puts it in force: `reload` or `restart`.
+        then: &'static str,
     },
     /// There is no override to remove.
     #[error("\"{key}\" has no override")]
@@ -186,8 +188,10 @@ impl Settings {
             Err(Refused::Unknown { .. }) if is_left_over => Vec::new(),
             found => found?,
         };
-        if !is_left_over && !schema::setting(&path).is_some_and(|row| row.live) {
-            return Err(Refused::Fixed { key: key.to_owned() });
+        let row = schema::setting(&path);
+        if !is_left_over && !row.is_some_and(schema::Setting::is_live) {
+            let then = if row.is_some_and(schema::Setting::is_reloaded) { "reload" } else { "restart" };
+            return Err(Refused::Fixed { key: key.to_owned(), then });
         }
         let mut overrides = self.overrides.clone();
         overrides.retain(|over| over.key != key);
@@ -264,7 +268,7 @@ impl Settings {
 }
 
 fn is_reloaded(path: &[String]) -> bool {
-    schema::setting(path).is_some_and(|row| row.reloaded)
+    schema::setting(path).is_some_and(schema::Setting::is_reloaded)
 }
 
 /// Where a value comes from, in words: file and line, variable, or who set it.

@@ -8,10 +8,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Files of the repository, where they go, and whether they are executable.
-const COPIED: [(&str, &str); 6] = [
+const COPIED: [(&str, &str); 7] = [
     ("governor-user/dist/governor.toml", "etc/governor/governor.toml"),
     ("governor-user/dist/governord.service", "usr/lib/systemd/system/governord.service"),
     ("governor-user/dist/alerts.yml", "usr/share/doc/governor/examples/alerts.yml"),
+    ("governor-user/dist/CONFIGURATION.md", "usr/share/doc/governor/CONFIGURATION.md"),
     ("governor-user/src/metrics/METRICS.md", "usr/share/doc/governor/METRICS.md"),
     ("governor-common/src/wire/PROTOCOL.md", "usr/share/doc/governor/PROTOCOL.md"),
     ("README.md", "usr/share/doc/governor/README.md"),

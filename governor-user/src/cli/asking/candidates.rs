@@ -54,10 +54,11 @@ fn keys() -> BTreeSet<String> {
 }
 
 fn settings() -> BTreeSet<String> {
-    let known = schema::settings().filter(|setting| setting.live && !setting.key.contains('*'));
+    let known = schema::settings().filter(|setting| setting.is_live() && !setting.key.contains('*'));
     let mut names: BTreeSet<String> = known.map(|setting| setting.key.to_owned()).collect();
-    let live =
-        |key: &str| schema::setting(&key.split('.').map(str::to_owned).collect::<Vec<_>>()).is_some_and(|row| row.live);
+    let live = |key: &str| {
+        schema::setting(&key.split('.').map(str::to_owned).collect::<Vec<_>>()).is_some_and(schema::Setting::is_live)
+    };
     let entries = ask::<Vec<ConfigEntry>>("/v1/config").into_iter().flatten();
     names.extend(entries.map(|entry| entry.key).filter(|key| live(key)));
     names

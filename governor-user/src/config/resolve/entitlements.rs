@@ -1,26 +1,30 @@
 //! Classes, orgs and keys, and the guarantees no pool can keep.
 
 use super::Names;
-use super::pools::{capacity, chosen};
-use super::reader::Reader;
-use crate::config::value::Value;
+use super::pools::capacity;
+use crate::config::schema::{Class, Entry, Key, Node, Org, Reader, chosen, section_path};
 use governor_engine::id::{KeyId, OrgId};
 use governor_engine::policy::{ClassPolicy, Entitlement, FairShare, KeyPolicy, OrgPolicy, Policy, PoolPolicy};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The classes, built-in ones among them.
 pub(super) fn classes(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> Vec<ClassPolicy> {
-    let classes = named(names, "classes");
-    classes.map(|name| ClassPolicy { name: name.clone(), entitlement: entitlement(reader, "classes", name) }).collect()
+    chosen(Class::PATH, &[], names)
+        .map(|name| {
+            let Class { weight, floor, cap } = Class::read(reader, &[name]);
+            ClassPolicy { name: name.clone(), entitlement: entitlement(reader, &weight, &floor, &cap) }
+        })
+        .collect()
 }
 
 /// The orgs that have settings of their own.
 pub(super) fn orgs(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> Vec<OrgPolicy> {
     let mut seen = BTreeMap::new();
-    named(names, "orgs")
+    chosen(Org::PATH, &[], names)
         .filter_map(|name| {
-            let id = identity(reader, "orgs", name, &mut seen)?;
-            Some(OrgPolicy { org: OrgId(id), entitlement: entitlement(reader, "orgs", name) })
+            let Org { id, weight, floor, cap } = Org::read(reader, &[name]);
+            let org = OrgId(identity(reader, &id, section_path(Org::PATH, &[name]), &mut seen)?);
+            Some(OrgPolicy { org, entitlement: entitlement(reader, &weight, &floor, &cap) })
         })
         .collect()
 }
@@ -28,22 +32,21 @@ pub(super) fn orgs(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> Ve
 /// The keys that have settings of their own.
 pub(super) fn keys(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> Vec<KeyPolicy> {
     let mut seen = BTreeMap::new();
-    named(names, "keys")
+    chosen(Key::PATH, &[], names)
         .filter_map(|name| {
-            let id = identity(reader, "keys", name, &mut seen)?;
-            Some(KeyPolicy { key: KeyId(id), entitlement: entitlement(reader, "keys", name) })
+            let Key { id, weight, floor, cap } = Key::read(reader, &[name]);
+            let key = KeyId(identity(reader, &id, section_path(Key::PATH, &[name]), &mut seen)?);
+            Some(KeyPolicy { key, entitlement: entitlement(reader, &weight, &floor, &cap) })
         })
         .collect()
 }
 
 /// What the operator calls them.
 pub(super) fn names(reader: &Reader<'_>, names: &BTreeSet<Vec<String>>) -> Names {
-    let id = |section: &str, name: &str| match reader.value(&format!("{section}.{name}.id")) {
-        Some(Value::Identity(id)) => Some(*id),
-        _ => None,
-    };
-    let orgs = named(names, "orgs").filter_map(|name| Some((OrgId(id("orgs", name)?), name.clone())));
-    let keys = named(names, "keys").filter_map(|name| Some((KeyId(id("keys", name)?), name.clone())));
+    let orgs = chosen(Org::PATH, &[], names)
+        .filter_map(|name| Some((OrgId(Org::read(reader, &[name]).id.value?), name.clone())));
+    let keys = chosen(Key::PATH, &[], names)
+        .filter_map(|name| Some((KeyId(Key::read(reader, &[name]).id.value?), name.clone())));
     Names { orgs: orgs.collect(), keys: keys.collect() }
 }
 
@@ -51,95 +54,111 @@ pub(super) fn names(reader: &Reader<'_>, names: &BTreeSet<Vec<String>>) -> Names
 pub(super) fn check(
     reader: &mut Reader<'_>,
     names: &BTreeSet<Vec<String>>,
-    policy: &Policy,
+    (policy, node): (&Policy, &Node<'_>),
     warnings: &mut Vec<String>,
 ) {
     if let Some(class) =
         policy.node.default_class.as_ref().filter(|name| !policy.classes.iter().any(|c| c.name == **name))
     {
         let known: Vec<&str> = policy.classes.iter().map(|class| class.name.as_str()).collect();
-        reader.problem("node.default_class", format!("no class is named \"{class}\"; there are {}", known.join(", ")));
+        reader.problem(&node.default_class, format!("no class is named \"{class}\"; there are {}", known.join(", ")));
     }
-    let floors: Vec<(String, u32)> = ["classes", "orgs", "keys"]
-        .into_iter()
-        .flat_map(|section| named(names, section).map(move |name| format!("{section}.{name}.floor")))
-        .filter_map(|key| reader.number(&key).map(|floor| (key, floor)))
-        .filter(|(_, floor)| *floor > 0)
+    let classes = chosen(Class::PATH, &[], names).map(|name| (Of::Class, Class::read(reader, &[name]).floor));
+    let orgs = chosen(Org::PATH, &[], names).map(|name| (Of::Org, Org::read(reader, &[name]).floor));
+    let keys = chosen(Key::PATH, &[], names).map(|name| (Of::Key, Key::read(reader, &[name]).floor));
+    let floors: Vec<Floor<'_>> = classes
+        .chain(orgs)
+        .chain(keys)
+        .filter_map(|(of, entry)| Some(Floor { of, slots: entry.value.filter(|floor| *floor > 0)?, entry }))
         .collect();
     let keeping: Vec<&PoolPolicy> =
         policy.pools.iter().filter(|pool| matches!(pool.fair_share, FairShare::MaxMin { .. })).collect();
-    if let Some((key, floor)) = floors.first().filter(|_| keeping.is_empty()) {
-        warnings.push(format!("{key} = {floor} guarantees nothing: no pool has fair_share = \"max-min\""));
+    if let Some(Floor { entry, slots, .. }) = floors.first().filter(|_| keeping.is_empty()) {
+        warnings.push(format!("{} = {slots} guarantees nothing: no pool has fair_share = \"max-min\"", entry.key));
     }
     for pool in keeping {
         check_pool(reader, pool, &floors, warnings);
     }
 }
 
-fn check_pool(reader: &mut Reader<'_>, pool: &PoolPolicy, floors: &[(String, u32)], warnings: &mut Vec<String>) {
+/// A configured floor above 0.
+struct Floor<'a> {
+    of: Of,
+    slots: u32,
+    entry: Entry<'a, Option<u32>>,
+}
+
+/// Whose floor it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Class,
+    Org,
+    Key,
+}
+
+fn check_pool(reader: &mut Reader<'_>, pool: &PoolPolicy, floors: &[Floor<'_>], warnings: &mut Vec<String>) {
     let (name, capacity) = (&pool.name, capacity(&pool.members));
     if capacity == 0 {
         return;
     }
     let mut possible = true;
-    for (key, floor) in floors.iter().filter(|(_, floor)| u64::from(*floor) > capacity) {
+    for Floor { slots, entry, .. } in floors.iter().filter(|floor| u64::from(floor.slots) > capacity) {
         possible = false;
-        reader.problem(key, format!("a floor of {floor} does not fit into pool \"{name}\" with its {capacity} slots"));
+        reader
+            .problem(entry, format!("a floor of {slots} does not fit into pool \"{name}\" with its {capacity} slots"));
     }
     // How many orgs a class will have, nobody knows; keys of an org share its floor, and which do is not known either.
-    for section in ["orgs.", "keys."] {
-        let single: Vec<&(String, u32)> = floors.iter().filter(|(key, _)| key.starts_with(section)).collect();
-        let sum: u64 = single.iter().map(|(_, floor)| u64::from(*floor)).sum();
-        let Some((last, _)) = single.last().filter(|_| possible) else { continue };
+    for (of, section) in [(Of::Org, Org::PATH), (Of::Key, Key::PATH)] {
+        let single: Vec<&Floor<'_>> = floors.iter().filter(|floor| floor.of == of).collect();
+        let sum: u64 = single.iter().map(|floor| u64::from(floor.slots)).sum();
+        let Some(last) = single.last().filter(|_| possible) else { continue };
         let headroom = match pool.fair_share {
             FairShare::MaxMin { headroom } => u64::from(headroom.slots(u32::try_from(capacity).unwrap_or(u32::MAX))),
             FairShare::Off | FairShare::EqualSplit { .. } => 0,
         };
         if sum > capacity {
             reader.problem(
-                last,
+                &last.entry,
                 format!("floors of {sum} in all do not fit into pool \"{name}\" with its {capacity} slots"),
             );
         } else if sum > capacity - headroom {
             warnings.push(format!(
-                "floors of {sum} under {section}* oversubscribe pool \"{name}\": {capacity} slots less {headroom} of headroom; \
+                "floors of {sum} under {section} oversubscribe pool \"{name}\": {capacity} slots less {headroom} of headroom; \
                  when all of them ask, each gets its part"
             ));
         }
     }
 }
 
-/// Chosen names of one section.
-fn named<'a>(names: &'a BTreeSet<Vec<String>>, section: &str) -> impl Iterator<Item = &'a String> {
-    chosen(names, [section])
-}
-
-fn identity(reader: &mut Reader<'_>, section: &str, name: &str, seen: &mut BTreeMap<u128, String>) -> Option<u128> {
-    let key = format!("{section}.{name}.id");
-    let Some(Value::Identity(id)) = reader.value(&key).cloned() else {
-        reader.problem(&key, "needed: the keyed hash as governorctl keys shows it".to_owned());
+fn identity(
+    reader: &mut Reader<'_>,
+    id: &Entry<'_, Option<u128>>,
+    section: String,
+    seen: &mut BTreeMap<u128, String>,
+) -> Option<u128> {
+    let Some(found) = id.value else {
+        reader.problem(id, "needed: the keyed hash as governorctl keys shows it");
         return None;
     };
-    if let Some(first) = seen.insert(id, name.to_owned()) {
-        reader.problem(&key, format!("{section}.{first} has the same id"));
+    if let Some(first) = seen.insert(found, section) {
+        reader.problem(id, format!("{first} has the same id"));
         return None;
     }
-    Some(id)
+    Some(found)
 }
 
-fn entitlement(reader: &mut Reader<'_>, section: &str, name: &str) -> Entitlement {
-    let key = |leaf: &str| format!("{section}.{name}.{leaf}");
-    let entitlement = Entitlement {
-        weight: reader.number(&key("weight")),
-        floor: reader.number(&key("floor")),
-        cap: reader.number(&key("cap")),
-    };
-    if let (Some(floor), Some(cap @ 1..)) = (entitlement.floor, entitlement.cap)
-        && floor > cap
+fn entitlement(
+    reader: &mut Reader<'_>,
+    weight: &Entry<'_, Option<u32>>,
+    floor: &Entry<'_, Option<u32>>,
+    cap: &Entry<'_, Option<u32>>,
+) -> Entitlement {
+    if let (Some(least), Some(most @ 1..)) = (floor.value, cap.value)
+        && least > most
     {
-        reader.problem(&key("floor"), format!("a floor of {floor} is above its own cap of {cap}"));
+        reader.problem(floor, format!("a floor of {least} is above its own cap of {most}"));
     }
-    entitlement
+    Entitlement { weight: weight.value, floor: floor.value, cap: cap.value }
 }
 
 #[cfg(test)]

@@ -1,81 +1,79 @@
 //! When the level rises: ranges of the monitors, ports, ceilings of cgroups.
 
-use super::reader::Reader;
-use crate::config::value::Value;
+use crate::config::schema::{Cgroup, Entry, Overload, Reader, chosen};
 use governor_common::wire::reply::cause;
 pub use governor_health::pressure::settings::{CgroupCeiling, OverloadConfig, Ranges};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-pub(super) fn overload(reader: &mut Reader<'_>) -> OverloadConfig {
-    let words = reader.list("overload.ports");
+pub(super) fn overload(reader: &mut Reader<'_>, section: &Overload<'_>) -> OverloadConfig {
+    let words = &section.ports.value;
     let ports = words.iter().filter_map(|word| word.parse().ok()).collect::<Vec<u16>>();
     if ports.len() != words.len() {
-        reader.problem("overload.ports", "expected port numbers such as [\"8080\"]".to_owned());
+        reader.problem(&section.ports, "expected port numbers such as [\"8080\"]");
     }
     OverloadConfig {
         ports,
-        ignored: ignored(reader),
-        hold: reader.duration("overload.hold"),
-        hysteresis: u16::try_from(reader.integer("overload.hysteresis")).unwrap_or(1000),
+        ignored: ignored(reader, &section.ignore),
+        hold: section.hold.value,
+        hysteresis: u16::try_from(section.hysteresis.value).unwrap_or(1000),
         ranges: Ranges {
-            accept_fill: range(reader, "accept_fill"),
-            accept_sojourn: range(reader, "accept_sojourn"),
-            accept_overflow: range(reader, "accept_overflow"),
-            acceptor_stalled: range(reader, "acceptor_stalled"),
-            connections: range(reader, "connections"),
-            node_in_flight: range(reader, "node_in_flight"),
-            pool_use: range(reader, "pool_use"),
-            descriptors: range(reader, "descriptors"),
-            cpu_pressure: range(reader, "cpu_pressure"),
-            memory_pressure: range(reader, "memory_pressure"),
-            cgroup_memory: range(reader, "cgroup_memory"),
+            accept_fill: range(reader, &section.accept_fill_lo, &section.accept_fill_hi),
+            accept_sojourn: times(reader, &section.accept_sojourn_lo, &section.accept_sojourn_hi),
+            accept_overflow: range(reader, &section.accept_overflow_lo, &section.accept_overflow_hi),
+            acceptor_stalled: times(reader, &section.acceptor_stalled_lo, &section.acceptor_stalled_hi),
+            connections: range(reader, &section.connections_lo, &section.connections_hi),
+            node_in_flight: range(reader, &section.node_in_flight_lo, &section.node_in_flight_hi),
+            pool_use: range(reader, &section.pool_use_lo, &section.pool_use_hi),
+            descriptors: range(reader, &section.descriptors_lo, &section.descriptors_hi),
+            cpu_pressure: range(reader, &section.cpu_pressure_lo, &section.cpu_pressure_hi),
+            memory_pressure: range(reader, &section.memory_pressure_lo, &section.memory_pressure_hi),
+            cgroup_memory: range(reader, &section.cgroup_memory_lo, &section.cgroup_memory_hi),
         },
     }
 }
 
-fn ignored(reader: &mut Reader<'_>) -> u32 {
+fn ignored(reader: &mut Reader<'_>, ignore: &Entry<'_, Vec<String>>) -> u32 {
     let mut bits = 0;
-    for word in reader.list("overload.ignore") {
-        match cause::NAMES.iter().find(|(_, name)| *name == word) {
+    for word in &ignore.value {
+        match cause::NAMES.iter().find(|(_, name)| name == word) {
             Some((bit, _)) => bits |= bit,
             None => {
                 let names: Vec<&str> = cause::NAMES.iter().map(|(_, name)| *name).collect();
-                reader.problem("overload.ignore", format!("no monitor \"{word}\"; there are {}", names.join(", ")));
+                reader.problem(ignore, format!("no monitor \"{word}\"; there are {}", names.join(", ")));
             }
         }
     }
     bits
 }
 
-/// Both ends of a monitor's range: numbers as they are, times in microseconds.
-fn range(reader: &mut Reader<'_>, monitor: &str) -> (u32, u32) {
-    let (lo, hi) = (format!("overload.{monitor}_lo"), format!("overload.{monitor}_hi"));
-    let both = (end(reader, &lo), end(reader, &hi));
+/// Both ends of a monitor's range.
+fn range(reader: &mut Reader<'_>, lo: &Entry<'_, u32>, hi: &Entry<'_, u32>) -> (u32, u32) {
+    checked(reader, lo, hi, (lo.value, hi.value))
+}
+
+/// The same of times, in microseconds.
+fn times(reader: &mut Reader<'_>, lo: &Entry<'_, Duration>, hi: &Entry<'_, Duration>) -> (u32, u32) {
+    let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+    checked(reader, lo, hi, (micros(lo.value), micros(hi.value)))
+}
+
+fn checked<T>(reader: &mut Reader<'_>, lo: &Entry<'_, T>, hi: &Entry<'_, T>, both: (u32, u32)) -> (u32, u32) {
     if both.0 >= both.1 {
-        let shown = |key: &str| reader.value(key).map(Value::to_json).unwrap_or_default();
-        let message = format!("{} is not below {hi} = {}", shown(&lo), shown(&hi));
-        reader.problem(&lo, message);
+        reader.problem(lo, format!("{} is not below {} = {}", lo.shown(), hi.key, hi.shown()));
     }
     both
 }
 
-fn end(reader: &Reader<'_>, key: &str) -> u32 {
-    match reader.value(key) {
-        Some(Value::Duration(time)) => u32::try_from(time.as_micros()).unwrap_or(u32::MAX),
-        _ => reader.integer(key),
-    }
-}
-
 pub(super) fn cgroups(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> Vec<CgroupCeiling> {
     let mut ceilings = Vec::new();
-    for name in names.iter().filter(|name| name.len() == 2 && name[0] == "cgroups") {
-        let key = format!("cgroups.{}.max_connections", name[1]);
-        if !name[1].starts_with('/') {
-            reader.problem(&key, format!("a cgroup path starts with \"/\", found \"{}\"", name[1]));
+    for path in chosen(Cgroup::PATH, &[], names) {
+        let Cgroup { max_connections } = Cgroup::read(reader, &[path]);
+        if !path.starts_with('/') {
+            reader.problem(&max_connections, format!("a cgroup path starts with \"/\", found \"{path}\""));
         }
-        if let Some(Value::Integer(max)) = reader.value(&key) {
-            ceilings.push(CgroupCeiling { path: name[1].clone(), max_connections: *max });
-        }
+        let ceiling = max_connections.value;
+        ceilings.extend(ceiling.map(|max_connections| CgroupCeiling { path: path.clone(), max_connections }));
     }
     ceilings
 }

@@ -1,9 +1,8 @@
 //! Pools with their members and kinds of traffic.
 
-use super::reader::Reader;
-use crate::config::value::Value;
+use crate::config::schema::{Cooldown, Entry, Member, Park, Pool, Reader, Traffic, chosen, section_path};
 use governor_common::wire::codec::{MAX_LIMITS, pool_limits_length};
-use governor_engine::policy::{Anonymous, FairShare, MemberPolicy, PoolPolicy, TrafficPolicy};
+use governor_engine::policy::{FairShare, MemberPolicy, PoolPolicy, TrafficPolicy};
 use governor_engine::time::Duration;
 use std::collections::BTreeSet;
 
@@ -13,61 +12,45 @@ pub(super) fn pools(
     warnings: &mut Vec<String>,
 ) -> Vec<PoolPolicy> {
     let mut pools = Vec::new();
-    for name in chosen(names, ["pools"]) {
-        let key = |leaf: &str| format!("pools.{name}.{leaf}");
-        let members: Vec<MemberPolicy> =
-            chosen(names, ["pools", name, "members"]).map(|member_name| member(reader, name, member_name)).collect();
-        let unlimited = matches!(reader.value(&key("unlimited")), Some(Value::Bool(true)));
-        check_gate(reader, name, &members, unlimited, warnings);
-        let traffic = traffic(reader, name, names, &members, warnings);
-        let exhausted_status = match reader.integer(&key("exhausted_status")) {
-            529 => 529,
-            other => {
-                if other != 429 {
-                    reader.problem(&key("exhausted_status"), format!("expected 429 or 529, found {other}"));
-                }
-                429
-            }
-        };
+    for name in chosen(Pool::PATH, &[], names) {
+        let section = Pool::read(reader, &[name]);
+        let park = Park::read(reader, &[name]);
+        let members: Vec<MemberPolicy> = chosen(Member::PATH, &[name], names)
+            .map(|member_name| member(reader, Member::read(reader, &[name, member_name]), member_name))
+            .collect();
+        check_gate(reader, name, &members, &section.unlimited, warnings);
         pools.push(PoolPolicy {
             name: name.clone(),
+            traffic: traffic(reader, name, names, &members, warnings),
             members,
-            unlimited,
-            fair_share: match (reader.value(&key("fair_share")), reader.value(&key("headroom"))) {
-                (Some(Value::FairShare(FairShare::MaxMin { .. })), Some(Value::Headroom(headroom))) => {
-                    FairShare::MaxMin { headroom: *headroom }
-                }
-                (Some(Value::FairShare(rule)), _) => *rule,
-                _ => FairShare::Off,
+            unlimited: section.unlimited.value,
+            fair_share: match section.fair_share.value {
+                FairShare::MaxMin { .. } => FairShare::MaxMin { headroom: section.headroom.value },
+                rule @ (FairShare::Off | FairShare::EqualSplit { .. }) => rule,
             },
-            mode: reader.act(&key("fair_share_mode")),
-            anonymous: match reader.text(&key("anonymous")).as_str() {
-                "bypass" => Anonymous::Bypass,
-                _ => Anonymous::Judge,
-            },
-            min_guarantee: reader.integer(&key("min_guarantee")),
-            max_wait: reader.duration(&key("park.max_wait")),
-            max_parked_per_key: reader.integer(&key("park.max_per_key")),
-            max_waiting: reader.number(&key("park.max_waiting")),
-            exhausted_status,
-            rate_limited_cooldown: reader.duration(&key("cooldown.rate_limited")),
-            overloaded_cooldown: reader.duration(&key("cooldown.overloaded")),
-            max_cooldown: cooldown_max(reader, &key, warnings),
-            traffic,
+            mode: section.fair_share_mode.value,
+            anonymous: section.anonymous.value,
+            min_guarantee: section.min_guarantee.value,
+            max_wait: park.max_wait.value,
+            max_parked_per_key: park.max_per_key.value,
+            max_waiting: park.max_waiting.value,
+            exhausted_status: exhausted_status(reader, &section.exhausted_status),
+            ..cooldowns(&Cooldown::read(reader, &[name]), warnings)
         });
     }
     check_limits(reader, &pools);
     pools
 }
 
-/// The names that the operator chose in a section. Looks at its part of `names` only, which are in order.
-pub(super) fn chosen<'a, const N: usize>(
-    names: &'a BTreeSet<Vec<String>>,
-    section: [&str; N],
-) -> impl Iterator<Item = &'a String> {
-    let prefix = section.map(str::to_owned).to_vec();
-    let within = names.range(prefix.clone()..).take_while(move |path| path.starts_with(&prefix));
-    within.filter(|path| path.len() == N + 1).filter_map(|path| path.last())
+fn exhausted_status(reader: &mut Reader<'_>, status: &Entry<'_, u32>) -> u16 {
+    match status.value {
+        529 => 529,
+        429 => 429,
+        other => {
+            reader.problem(status, format!("expected 429 or 529, found {other}"));
+            429
+        }
+    }
 }
 
 /// Proxies are sent every pool and member for the time without a daemon.
@@ -84,20 +67,22 @@ fn check_limits(reader: &mut Reader<'_>, pools: &[PoolPolicy]) {
         largest.name,
         largest.members.len()
     );
-    reader.problem(&format!("pools.{}", largest.name), message);
+    reader.section_problem(&section_path(Pool::PATH, &[&largest.name]), message);
 }
 
-/// The bound of cool-downs; the configured cool-downs that it cuts are warned of.
-fn cooldown_max(reader: &mut Reader<'_>, key: &impl Fn(&str) -> String, warnings: &mut Vec<String>) -> Duration {
-    let most = reader.duration(&key("cooldown.max"));
-    for leaf in ["cooldown.rate_limited", "cooldown.overloaded"] {
-        let wanted = reader.duration(&key(leaf));
-        if wanted > most {
-            let (wanted, most) = (wanted.as_secs_f64(), most.as_secs_f64());
-            warnings.push(format!("{} of {wanted} s is cut to {} of {most} s", key(leaf), key("cooldown.max")));
-        }
+/// The cool-downs of a pool; those that its bound cuts are warned of.
+fn cooldowns(section: &Cooldown<'_>, warnings: &mut Vec<String>) -> PoolPolicy {
+    let Cooldown { rate_limited, overloaded, max } = section;
+    for wanted in [rate_limited, overloaded].into_iter().filter(|wanted| wanted.value > max.value) {
+        let seconds = |entry: &Entry<'_, Duration>| entry.value.as_secs_f64();
+        warnings.push(format!("{} of {} s is cut to {} of {} s", wanted.key, seconds(wanted), max.key, seconds(max)));
     }
-    most
+    PoolPolicy {
+        rate_limited_cooldown: rate_limited.value,
+        overloaded_cooldown: overloaded.value,
+        max_cooldown: max.value,
+        ..PoolPolicy::default()
+    }
 }
 
 /// A pool has members or no gate; one whose members are all off grants nothing.
@@ -105,16 +90,16 @@ fn check_gate(
     reader: &mut Reader<'_>,
     pool: &str,
     members: &[MemberPolicy],
-    unlimited: bool,
+    unlimited: &Entry<'_, bool>,
     warnings: &mut Vec<String>,
 ) {
     match members.first() {
-        Some(MemberPolicy { name, .. }) if unlimited => reader.problem(
-            &format!("pools.{pool}.unlimited"),
+        Some(MemberPolicy { name, .. }) if unlimited.value => reader.problem(
+            unlimited,
             format!("pool \"{pool}\" is unlimited and has member \"{name}\": remove its members, or unlimited"),
         ),
-        None if !unlimited => reader.problem(
-            &format!("pools.{pool}"),
+        None if !unlimited.value => reader.section_problem(
+            &section_path(Pool::PATH, &[pool]),
             format!(
                 "pool \"{pool}\" has no members: add [pools.{pool}.members.NAME] with its slots, or unlimited = true for \
                  a pool without a gate"
@@ -135,14 +120,14 @@ fn traffic(
     warnings: &mut Vec<String>,
 ) -> Vec<TrafficPolicy> {
     let capacity = capacity(members);
-    chosen(names, ["pools", pool, "traffic"])
+    chosen(Traffic::PATH, &[pool], names)
         .map(|name| {
-            let key = format!("pools.{pool}.traffic.{name}.slots");
-            let slots = reader.integer(&key);
-            if u64::from(slots) > capacity && capacity > 0 {
+            let Traffic { slots } = Traffic::read(reader, &[pool, name]);
+            if u64::from(slots.value) > capacity && capacity > 0 {
+                let (key, slots) = (&slots.key, slots.value);
                 warnings.push(format!("{key} = {slots} limits nothing: the pool has {capacity} ordinary slots"));
             }
-            TrafficPolicy { name: name.clone(), slots }
+            TrafficPolicy { name: name.clone(), slots: slots.value }
         })
         .collect()
 }
@@ -154,16 +139,10 @@ pub(super) fn capacity(members: &[MemberPolicy]) -> u64 {
     members.iter().map(|member| u64::from(of(member))).sum()
 }
 
-fn member(reader: &mut Reader<'_>, pool: &str, name: &str) -> MemberPolicy {
-    let key = |leaf: &str| format!("pools.{pool}.members.{name}.{leaf}");
-    let (slots, reserve) = (reader.integer(&key("slots")), reader.integer(&key("reserve")));
+fn member(reader: &mut Reader<'_>, section: Member<'_>, name: &str) -> MemberPolicy {
+    let (slots, reserve) = (section.slots.value, section.reserve.value);
     if reserve > slots && slots > 0 {
-        reader.problem(&key("reserve"), format!("a reserve of {reserve} does not fit into {slots} slots"));
+        reader.problem(&section.reserve, format!("a reserve of {reserve} does not fit into {slots} slots"));
     }
-    MemberPolicy {
-        name: name.to_owned(),
-        slots,
-        reserve,
-        draining: matches!(reader.value(&key("draining")), Some(Value::Bool(true))),
-    }
+    MemberPolicy { name: name.to_owned(), slots, reserve, draining: section.draining.value }
 }

@@ -1,7 +1,6 @@
 //! What the tuner obeys: its settings for every listener, and those for single ones on top.
 
-use super::Reader;
-use crate::config::value::Value;
+use crate::config::schema::{Entry, Listener, Reader, Tuner, chosen, section_path};
 pub use governor_health::backlog::{ListenerPolicy, TunerMode};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -82,51 +81,46 @@ impl TunerConfig {
 }
 
 pub(super) fn tuner(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> TunerConfig {
+    let section = Tuner::read(reader, &[]);
     let global = ListenerPolicy {
-        mode: TunerMode::parse(&reader.text("tuner.mode")).unwrap_or_default(),
-        target: reader.integer("tuner.target"),
-        max: reader.integer("tuner.max"),
-        max_wait: reader.duration("tuner.max_wait"),
-        quiet: reader.duration("tuner.quiet"),
+        mode: section.mode.value,
+        target: section.target.value,
+        max: section.max.value,
+        max_wait: section.max_wait.value,
+        quiet: section.quiet.value,
     };
-    check(reader, "tuner", global);
+    check(reader, &section.target, global);
     let mut listeners = Vec::new();
-    for name in names.iter().filter(|name| name.len() == 3 && name[..2] == ["tuner", "listener"]) {
-        let section = format!("tuner.listener.{}", name[2]);
-        let Some(pattern) = ListenerPattern::parse(&name[2]) else {
-            let said =
-                format!("expected an address and port such as \"0.0.0.0:443\" or \":443\", found \"{}\"", name[2]);
-            reader.problem(&section, said);
+    for name in chosen(Listener::PATH, &[], names) {
+        let Some(pattern) = ListenerPattern::parse(name) else {
+            let said = format!("expected an address and port such as \"0.0.0.0:443\" or \":443\", found \"{name}\"");
+            reader.section_problem(&section_path(Listener::PATH, &[name]), said);
             continue;
         };
-        let time = |leaf: &str| match reader.value(&format!("{section}.{leaf}")) {
-            Some(Value::Duration(value)) => Some(*value),
-            _ => None,
-        };
+        let own = Listener::read(reader, &[name]);
         let policy = ListenerPolicy {
-            mode: TunerMode::parse(&reader.text(&format!("{section}.mode"))).unwrap_or(global.mode),
-            target: reader.number(&format!("{section}.target")).unwrap_or(global.target),
-            max: reader.number(&format!("{section}.max")).unwrap_or(global.max),
-            max_wait: time("max_wait").unwrap_or(global.max_wait),
-            quiet: time("quiet").unwrap_or(global.quiet),
+            mode: own.mode.value.unwrap_or(global.mode),
+            target: own.target.value.unwrap_or(global.target),
+            max: own.max.value.unwrap_or(global.max),
+            max_wait: own.max_wait.value.unwrap_or(global.max_wait),
+            quiet: own.quiet.value.unwrap_or(global.quiet),
         };
-        check(reader, &section, policy);
+        check(reader, &own.target, policy);
         listeners.push((pattern, policy));
     }
     listeners.sort_by_key(|(pattern, _)| (pattern.address.is_none(), *pattern));
     TunerConfig {
         global,
         listeners,
-        memory_mib: reader.integer("tuner.memory_mib"),
-        raise_somaxconn: reader.value("tuner.raise_somaxconn") == Some(&Value::Bool(true)),
-        at_exit: if reader.text("tuner.at_exit") == "restore" { AtExit::Restore } else { AtExit::Keep },
+        memory_mib: section.memory_mib.value,
+        raise_somaxconn: section.raise_somaxconn.value,
+        at_exit: section.at_exit.value,
     }
 }
 
-fn check(reader: &mut Reader<'_>, section: &str, policy: ListenerPolicy) {
-    if policy.target > policy.max {
-        let ListenerPolicy { target, max, .. } = policy;
-        reader.problem(&format!("{section}.target"), format!("a target of {target} is above the max of {max}"));
+fn check<T>(reader: &mut Reader<'_>, place: &Entry<'_, T>, ListenerPolicy { target, max, .. }: ListenerPolicy) {
+    if target > max {
+        reader.problem(place, format!("a target of {target} is above the max of {max}"));
     }
 }
 
