@@ -2,12 +2,12 @@
 //! gives it back after quiet. Observes by default. Knows no request, pool or proxy.
 //!
 //! ```text
-//!   observation ─▶ run ─▶ burst (what the samples say) ─▶ policy (what to do) ─┐
-//!                   ▲                                                         ▼
-//!   control API ────┘       journal, memory, events ◀─ run ◀─ relisten (listen() through a duplicate)
+//!   observation ─▶ run ─▶ governor-health (decides) ─▶ run ─▶ hands ─▶ relisten (listen() through a duplicate)
+//!                   ▲             ▲                     │       │
+//!   control API ────┘             └─────── result ──────┼───────┘
+//!                                                       └─▶ journal, memory, events
 //! ```
 
-mod entry;
 mod hands;
 mod journal;
 mod memory;
@@ -15,7 +15,8 @@ mod relisten;
 mod run;
 mod setting;
 
-pub(crate) use setting::Selector;
+pub(crate) use governor_health::backlog::Selector;
+pub(crate) use setting::selector;
 
 pub use journal::records;
 

@@ -1,8 +1,10 @@
 //! What the tuner does about backlogs, what it did, and what it would do.
 
+pub use governor_health::backlog::TunerAction;
+pub use governor_observation::ListenerName;
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
 
 /// The tuner now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,25 +126,6 @@ pub struct TunerOutcome {
     pub failure: Option<String>,
 }
 
-/// Which listener.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ListenerName {
-    /// Inode number of the network namespace.
-    pub netns: u64,
-    /// Local address.
-    pub address: IpAddr,
-    /// Local port.
-    pub port: u16,
-    /// Socket cookie.
-    pub cookie: u64,
-}
-
-impl fmt::Display for ListenerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        SocketAddr::new(self.address, self.port).fmt(f)
-    }
-}
-
 /// One listener as the tuner sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunedListener {
@@ -236,88 +219,6 @@ pub struct TunerRecord {
     pub pid: Option<u32>,
     /// Why.
     pub reason: String,
-}
-
-/// What the tuner does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TunerAction {
-    /// Observe mode: it would have been raised.
-    WouldRaise,
-    /// The backlog was raised.
-    Raise,
-    /// More would help, and the namespace's somaxconn does not allow it.
-    Clamped,
-    /// The backlog went back to what its owner asked for, after quiet.
-    Lower,
-    /// The application brought its first value back.
-    Reverted,
-    /// The raise was made again after that.
-    Reapply,
-    /// It is left alone from now on.
-    StandDown,
-    /// An operator gave it back to the tuner.
-    Resume,
-    /// An operator set the mode for it, or took that away.
-    SetMode,
-    /// It went back to what its owner asked for, at a stop or because an operator asked for it.
-    Restore,
-    /// `net.core.somaxconn` of the listener's namespace was set.
-    Somaxconn,
-    /// Something could not be done.
-    Failed,
-}
-
-impl TunerAction {
-    /// Every action.
-    pub const ALL: [Self; 12] = [
-        Self::WouldRaise,
-        Self::Raise,
-        Self::Clamped,
-        Self::Lower,
-        Self::Reverted,
-        Self::Reapply,
-        Self::StandDown,
-        Self::Resume,
-        Self::SetMode,
-        Self::Restore,
-        Self::Somaxconn,
-        Self::Failed,
-    ];
-
-    /// Stable name, as in JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::WouldRaise => "would_raise",
-            Self::Raise => "raise",
-            Self::Clamped => "clamped",
-            Self::Lower => "lower",
-            Self::Reverted => "reverted",
-            Self::Reapply => "reapply",
-            Self::StandDown => "stand_down",
-            Self::Resume => "resume",
-            Self::SetMode => "set_mode",
-            Self::Restore => "restore",
-            Self::Somaxconn => "somaxconn",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// Whether the system is another one afterwards.
-    #[must_use]
-    pub fn acts(self) -> bool {
-        match self {
-            Self::Raise | Self::Lower | Self::Reapply | Self::Restore | Self::Somaxconn => true,
-            Self::WouldRaise
-            | Self::Clamped
-            | Self::Reverted
-            | Self::StandDown
-            | Self::Resume
-            | Self::SetMode
-            | Self::Failed => false,
-        }
-    }
 }
 
 /// Which records `GET /v1/tuner/journal` answers.

@@ -8,7 +8,9 @@ pub mod vitals;
 pub mod wording;
 
 pub use hook::{HookCandidate, HookEvent, HookView};
-pub use listener::{ClosedListeners, Family, ListenerGroup, ListenerView, Protocol, SojournBucket, SojournView};
+pub use listener::{
+    ClosedListeners, Family, ListenerGroup, ListenerName, ListenerView, Protocol, SojournBucket, SojournView,
+};
 pub use namespace::{Conntrack, Finding, FindingKind, HalfOpen, NamespaceCounters, NamespaceView};
 
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,8 @@
 
 use super::Tier;
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 
 /// One listening socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,6 +67,25 @@ pub struct ListenerView {
     /// while its source fails. Then it comes from the next source, or is not listed.
     #[serde(default)]
     pub age_seconds: f64,
+}
+
+/// Which listener, in records and messages.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ListenerName {
+    /// Inode number of the network namespace.
+    pub netns: u64,
+    /// Local address.
+    pub address: IpAddr,
+    /// Local port.
+    pub port: u16,
+    /// Socket cookie.
+    pub cookie: u64,
+}
+
+impl fmt::Display for ListenerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SocketAddr::new(self.address, self.port).fmt(f)
+    }
 }
 
 /// What became of the listeners of one place that closed since the daemon's start.

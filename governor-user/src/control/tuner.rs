@@ -112,7 +112,7 @@ fn selector(which: &api::TunerWhich) -> Result<Selector, Problem> {
 }
 
 fn parse(which: &api::TunerWhich) -> Result<Selector, Problem> {
-    Selector::parse(which).map_err(|why| {
+    tuner::selector(which).map_err(|why| {
         Problem::new(StatusCode::BAD_REQUEST, why)
             .hint("write its address and port, 0.0.0.0:443 or [::]:443, only :443, or cookie: and the socket's cookie")
     })

@@ -1,39 +1,41 @@
-//! What the tuner does with its hands, on a blocking thread: one call or two in a row through the same duplicate. Knows no
-//! policy and keeps no state.
+//! Executes the tuner's actions on a blocking thread: one call or two in a row through the same duplicate. Knows no policy and
+//! keeps no state.
 
-use super::memory::RaisedCap;
-use super::relisten::{Done, Held, RelistenError, Socket};
+use super::relisten::{self, Held, RelistenError};
+use governor_health::backlog::tuner::{Action, Called, Done, Failure, RaisedCap, Socket};
 
-/// What [`act`] came to.
-pub(super) struct Acted {
-    /// The cap before and after, if it was to be raised.
-    pub(super) cap: Option<Result<(u32, u32), RelistenError>>,
-    /// Cookie of the namespace.
-    pub(super) namespace: Option<u64>,
-    pub(super) done: Result<Done, RelistenError>,
+/// Does it.
+pub(super) async fn execute(action: Action) -> Done {
+    // It asks the kernel, which may take a while where a process has many descriptors.
+    let done = tokio::task::spawn_blocking(move || match &action {
+        Action::Listen { socket, to, raise_cap } => listen(socket, *to, *raise_cap),
+        Action::Read { socket } => Done::Read(Held::of(socket).and_then(|held| held.backlog()).map_err(failure)),
+        Action::PutBack { socket, set, original, cap } => put_back(socket, *set, *original, cap.as_ref()),
+    });
+    done.await.expect("the actions do not panic, and the runtime lives")
 }
 
-/// Gives a listener a backlog, after its namespace's cap if that is to be raised too.
-pub(super) fn act(socket: &Socket, to: u32, raise_cap: bool) -> Acted {
+/// Gives a listener a backlog, after its namespace's somaxconn if that is to be raised too.
+fn listen(socket: &Socket, to: u32, raise_cap: bool) -> Done {
     let held = match Held::of(socket) {
         Ok(held) => held,
-        Err(error) => return Acted { cap: None, namespace: None, done: Err(error) },
+        Err(error) => return Done::Listened { cap: None, namespace: None, done: Err(failure(error)) },
     };
-    let cap = raise_cap.then(|| held.set_somaxconn(to, None));
+    let cap = raise_cap.then(|| held.set_somaxconn(to, None).map_err(failure));
     let namespace = held.namespace_cookie();
-    Acted { cap, namespace, done: held.listen(to) }
+    Done::Listened { cap, namespace, done: held.listen(to).map_err(failure) }
 }
 
-/// What [`put_back`] came to: the listener, if it was still as set, and the cap before and after, if it changed.
-pub(super) type PutBack = (Result<Option<Done>, RelistenError>, Option<(u32, u32)>);
-
-/// Gives a listener its first backlog back, and its namespace its cap, unless somebody has changed them since.
-pub(super) fn put_back(socket: &Socket, set: Option<u32>, original: u32, cap: Option<RaisedCap>) -> PutBack {
-    let listen = || {
+/// Gives a listener its first backlog back, and its namespace its somaxconn, unless another hand has changed them since.
+fn put_back(socket: &Socket, set: Option<u32>, original: u32, cap: Option<&RaisedCap>) -> Done {
+    let listen = || -> Result<Option<Called>, RelistenError> {
         let held = Held::of(socket)?;
         if Some(held.backlog()?) == set { held.listen(original).map(Some) } else { Ok(None) }
     };
     let done = listen();
+    if matches!(done, Ok(None)) {
+        tracing::info!(?socket, "not restored: another hand has set its backlog since");
+    }
     let cap = cap.and_then(|cap| {
         let held = Held::of(socket).ok()?;
         if cap.cookie.is_some() && held.namespace_cookie() != cap.cookie {
@@ -42,10 +44,10 @@ pub(super) fn put_back(socket: &Socket, set: Option<u32>, original: u32, cap: Op
         let (before, after) = held.set_somaxconn(cap.before, Some(cap.after)).ok()?;
         (before != after).then_some((before, after))
     });
-    (done, cap)
+    Done::PutBack { done: done.map_err(failure), cap }
 }
 
-/// Runs work that asks the kernel, which may take a while where a process has many descriptors.
-pub(super) async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work).await.expect("the hands of the tuner do not panic, and the runtime lives")
+fn failure(error: RelistenError) -> Failure {
+    let is_holder_unknown = matches!(error, RelistenError::NoHolder | RelistenError::HolderUnseen(_));
+    Failure { reason: relisten::chain(&error), is_holder_unknown }
 }

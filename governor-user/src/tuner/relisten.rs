@@ -2,6 +2,7 @@
 //! checked to be that socket, and closed at once: a duplicate that lived on would keep the listener alive after its owner
 //! and swallow connections. What the backlog is afterwards the kernel says. Decides nothing.
 
+use governor_health::backlog::tuner::{Called, Socket};
 use governor_kernel::proc::preflight;
 use governor_kernel::proc::privileged::{self, Duplicate};
 use governor_kernel::proc::walk::{self, Sought};
@@ -12,30 +13,6 @@ use rustix::io::Errno;
 use std::error::Error;
 use std::io;
 use std::path::Path;
-
-/// A listening socket and who holds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Socket {
-    /// Its cookie. Of a Multipath TCP listener the table shows the TCP side's, which no descriptor tells.
-    pub(crate) cookie: Option<u64>,
-    /// Inode number of its network namespace.
-    pub(crate) netns: u64,
-    /// Inode number behind its descriptors; `None`: no process holds it.
-    pub(crate) inode: Option<u64>,
-    /// Processes that held it when they were last looked for.
-    pub(crate) pids: Vec<u32>,
-}
-
-/// What came of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Done {
-    /// The process through which it was made.
-    pub(crate) pid: u32,
-    /// The backlog just before.
-    pub(crate) before: u32,
-    /// The backlog as the kernel holds it now.
-    pub(crate) after: u32,
-}
 
 /// Why `listen()` was not called, or in vain.
 #[derive(Debug, thiserror::Error)]
@@ -144,7 +121,7 @@ impl Held {
     ///
     /// # Errors
     /// See [`RelistenError`]; [`RelistenError::Gone`] when its owner ended meanwhile and it may have ended with this call.
-    pub(crate) fn listen(self, backlog: u32) -> Result<Done, RelistenError> {
+    pub(crate) fn listen(self, backlog: u32) -> Result<Called, RelistenError> {
         // On a socket that was shut down listen() would open it anew.
         let before = self.backlog()?;
         let asked = i32::try_from(backlog).unwrap_or(i32::MAX);
@@ -154,7 +131,7 @@ impl Held {
         drop(file);
         let mut ended = [PollFd::new(&process, PollFlags::IN)];
         match poll(&mut ended, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
-            Ok(0) => Ok(Done { pid, before, after }),
+            Ok(0) => Ok(Called { pid, before, after }),
             Ok(_) => Err(RelistenError::Gone),
             Err(errno) => Err(RelistenError::Refused(errno.into())),
         }
@@ -167,19 +144,6 @@ impl Held {
         let cookie = rustix::net::sockopt::socket_cookie(file).ok();
         inode == socket.inode && socket.cookie.is_none_or(|wanted| cookie == Some(wanted))
     }
-}
-
-/// Reads the backlog of a listener past everything that is shown of it.
-///
-/// # Errors
-/// See [`RelistenError`].
-pub(crate) fn backlog_of(socket: &Socket) -> Result<u32, RelistenError> {
-    Held::of(socket)?.backlog()
-}
-
-/// When the youngest of the holders started; `None` when all have ended.
-pub(crate) fn youngest(pids: &[u32]) -> Option<u64> {
-    pids.iter().filter_map(|pid| privileged::started(*pid).ok()).max()
 }
 
 /// An error and what led to it, in one line.
@@ -263,8 +227,8 @@ mod tests {
         drop(mine);
         let before = descriptors(owner.0.id());
         let done = Held::of(&socket).unwrap().listen(77).unwrap();
-        assert_eq!(done, Done { pid: owner.0.id(), before: 5, after: 77 });
-        assert_eq!(backlog_of(&socket).unwrap(), 77);
+        assert_eq!(done, Called { pid: owner.0.id(), before: 5, after: 77 });
+        assert_eq!(Held::of(&socket).unwrap().backlog().unwrap(), 77);
         assert_eq!(descriptors(owner.0.id()), before);
         let inode = format!("socket:[{}]", socket.inode.unwrap());
         assert!(!descriptors(std::process::id()).contains(&inode));
@@ -330,6 +294,5 @@ mod tests {
         dead.end();
         let done = Held::of(&socket(&mine, &[dead.0.id(), alive.0.id()])).unwrap().listen(9).unwrap();
         assert_eq!((done.pid, done.after), (alive.0.id(), 9));
-        assert!(youngest(&[dead.0.id()]).is_none() && youngest(&[alive.0.id()]).is_some());
     }
 }

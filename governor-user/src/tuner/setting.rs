@@ -1,100 +1,53 @@
-//! Modes that operators set for single listeners at run time, over the configuration: which listeners are meant, which setting
-//! holds where several fit, and the file in the state folder. Decides nothing about backlogs.
+//! Modes that operators set for single listeners at run time: how they are named, and the file in the state folder. Which one
+//! holds for a listener is `governor-health`'s to say.
 
-use crate::config::{ListenerPattern, TunerMode};
+use crate::config::TunerMode;
 use crate::process::clock;
 use crate::state::{StateDir, Stored, TUNER_SETTINGS};
 use governor_api::{TunerSetting, TunerWhich};
+use governor_health::backlog::tuner::ModeSetting;
+use governor_health::backlog::{ListenerPattern, Selector};
 use governor_kernel::proc::own_namespaces::{boot_id, process_scope};
 use governor_kernel::proc::privileged;
-use governor_observation::ListenerView;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 
-/// Settings at most: each is compared with each listener at each observation.
+/// Settings at most: each is compared with each listener whose row changes.
 const MOST_SETTINGS: usize = 256;
 
-/// Which listeners are meant: all that every given part fits.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Selector {
-    cookie: Option<u64>,
-    place: Option<ListenerPattern>,
-    netns: Option<u64>,
-    cgroup: Option<String>,
-    pid: Option<u32>,
+/// Reads what the API was asked for.
+///
+/// # Errors
+/// One line that says which part is wrong and how to write it.
+pub(crate) fn selector(which: &TunerWhich) -> Result<Selector, String> {
+    let mut selector = Selector { netns: which.netns, pid: which.pid, ..Selector::default() };
+    if let Some(text) = &which.listener {
+        match text.strip_prefix("cookie:") {
+            Some(digits) => selector.cookie = Some(digits.parse().map_err(|_| format!("\"{text}\" is no cookie"))?),
+            None => {
+                let place = ListenerPattern::parse(text);
+                selector.place = Some(place.ok_or_else(|| format!("\"{text}\" is no listener"))?);
+            }
+        }
+    }
+    if let Some(path) = &which.cgroup {
+        if !path.starts_with('/') {
+            return Err(format!("\"{path}\" is no cgroup: it begins with /, the v2 root"));
+        }
+        selector.cgroup = Some(path.trim_end_matches('/').to_owned());
+    }
+    Ok(selector)
 }
 
-impl Selector {
-    /// Reads what the API was asked for.
-    ///
-    /// # Errors
-    /// One line that says which part is wrong and how to write it.
-    pub(crate) fn parse(which: &TunerWhich) -> Result<Self, String> {
-        let mut selector = Self { netns: which.netns, cgroup: None, pid: which.pid, cookie: None, place: None };
-        if let Some(text) = &which.listener {
-            match text.strip_prefix("cookie:") {
-                Some(digits) => selector.cookie = Some(digits.parse().map_err(|_| format!("\"{text}\" is no cookie"))?),
-                None => {
-                    let place = ListenerPattern::parse(text);
-                    selector.place = Some(place.ok_or_else(|| format!("\"{text}\" is no listener"))?);
-                }
-            }
-        }
-        if let Some(path) = &which.cgroup {
-            if !path.starts_with('/') {
-                return Err(format!("\"{path}\" is no cgroup: it begins with /, the v2 root"));
-            }
-            selector.cgroup = Some(path.trim_end_matches('/').to_owned());
-        }
-        Ok(selector)
-    }
-
-    /// Whether nothing narrows it: every listener is meant.
-    pub(crate) fn is_everything(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Whether a listener is meant.
-    pub(crate) fn fits(&self, listener: &ListenerView) -> bool {
-        let in_group = |path: &String| {
-            let rest = listener.owner_cgroup.as_ref().and_then(|owner| owner.strip_prefix(path.as_str()));
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        self.cookie.is_none_or(|cookie| listener.cookie == Some(cookie))
-            && self.place.is_none_or(|place| place.fits(listener.address, listener.port))
-            && self.netns.is_none_or(|netns| listener.netns == netns)
-            && self.cgroup.as_ref().is_none_or(in_group)
-            && self.pid.is_none_or(|pid| listener.pids.contains(&pid))
-    }
-
-    /// How precise it is: a socket before an address, before a port, before a process, a cgroup, a namespace.
-    fn precision(&self) -> u32 {
-        let address = self.place.is_some_and(|place| place.has_address());
-        let parts = [
-            self.cookie.is_some(),
-            address,
-            self.place.is_some(),
-            self.pid.is_some(),
-            self.cgroup.is_some(),
-            self.netns.is_some(),
-        ];
-        parts.into_iter().fold(0, |sum, part| sum * 2 + u32::from(part))
-    }
-
-    /// Whether it names something that another boot of the machine gives to something else.
-    fn is_of_this_boot(&self) -> bool {
-        self.cookie.is_some() || self.netns.is_some() || self.pid.is_some()
-    }
+/// Whether it names something that another boot of the machine gives to something else.
+fn is_of_this_boot(selector: &Selector) -> bool {
+    selector.cookie.is_some() || selector.netns.is_some() || selector.pid.is_some()
 }
 
 /// One setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     shown: TunerSetting,
-    selector: Selector,
-    mode: TunerMode,
-    /// Start of the process, in clock ticks since boot: its id is given to another one some time.
-    started: Option<u64>,
+    mode: ModeSetting,
 }
 
 /// As it is kept.
@@ -121,11 +74,11 @@ impl Settings {
         let kept: Vec<Kept> = state.load(TUNER_SETTINGS).unwrap_or_default();
         let (boot, scope) = (boot_id(), process_scope());
         let read = |kept: Kept| {
-            let selector = Selector::parse(&kept.setting.which).ok()?;
+            let which = selector(&kept.setting.which).ok()?;
             let mode = TunerMode::parse(&kept.setting.mode)?;
-            let holds =
-                (kept.boot == boot || !selector.is_of_this_boot()) && (kept.scope == scope || selector.pid.is_none());
-            holds.then_some(Setting { shown: kept.setting, selector, mode, started: kept.started })
+            let holds = (kept.boot == boot || !is_of_this_boot(&which)) && (kept.scope == scope || which.pid.is_none());
+            let mode = ModeSetting { which, mode, started: kept.started };
+            holds.then_some(Setting { shown: kept.setting, mode })
         };
         Self { state: state.clone(), all: kept.into_iter().take(MOST_SETTINGS).filter_map(read).collect() }
     }
@@ -135,7 +88,7 @@ impl Settings {
     /// # Errors
     /// One line: there are too many, or the process does not run.
     pub(super) fn set(&mut self, which: TunerWhich, mode: TunerMode, by: &str) -> Result<Option<TunerSetting>, String> {
-        let selector = Selector::parse(&which)?;
+        let selector = selector(&which)?;
         let started = match selector.pid {
             Some(pid) => {
                 Some(privileged::started(pid).map_err(|error| format!("process {pid} cannot be read: {error}"))?)
@@ -148,37 +101,19 @@ impl Settings {
         }
         let shown =
             TunerSetting { which, mode: mode.as_str().to_owned(), set_by: by.to_owned(), set_at: clock::wall_time() };
-        self.all.push(Setting { shown, selector, mode, started });
+        self.all.push(Setting { shown, mode: ModeSetting { which: selector, mode, started } });
         Ok(before)
     }
 
     /// Takes a setting away; `None`: there is none for exactly these listeners.
     pub(super) fn clear(&mut self, selector: &Selector) -> Option<TunerSetting> {
-        let index = self.all.iter().position(|setting| setting.selector == *selector)?;
+        let index = self.all.iter().position(|setting| setting.mode.which == *selector)?;
         Some(self.all.remove(index).shown)
     }
 
-    /// The mode that was set for a listener: by the most precise setting that fits, and of equally precise ones by the last.
-    pub(super) fn mode(&self, listener: &ListenerView) -> Option<TunerMode> {
-        let fitting = self.all.iter().filter(|setting| setting.selector.fits(listener));
-        fitting.max_by_key(|setting| setting.selector.precision()).map(|setting| setting.mode)
-    }
-
-    /// Takes away what can mean nothing any more: settings of processes that ended, and of namespaces that are not among
-    /// `namespaces`. Returns them.
-    pub(super) fn retire(&mut self, namespaces: &BTreeSet<u64>) -> Vec<TunerSetting> {
-        let holds = |setting: &Setting| {
-            let lives = setting.selector.pid.is_none_or(|pid| privileged::started(pid).ok() == setting.started);
-            lives && setting.selector.netns.is_none_or(|netns| namespaces.contains(&netns))
-        };
-        let (kept, retired): (Vec<_>, Vec<_>) = std::mem::take(&mut self.all).into_iter().partition(holds);
-        self.all = kept;
-        retired.into_iter().map(|setting| setting.shown).collect()
-    }
-
-    /// Namespaces that settings name.
-    pub(super) fn namespaces(&self) -> impl Iterator<Item = u64> {
-        self.all.iter().filter_map(|setting| setting.selector.netns)
+    /// All of them as the tuner takes them, the oldest first.
+    pub(super) fn modes(&self) -> Vec<ModeSetting> {
+        self.all.iter().map(|setting| setting.mode.clone()).collect()
     }
 
     /// All of them, the oldest first.
@@ -193,7 +128,7 @@ impl Settings {
             setting: setting.shown.clone(),
             boot: boot.clone(),
             scope: scope.clone(),
-            started: setting.started,
+            started: setting.mode.started,
         };
         let all: Vec<Kept> = self.all.iter().map(kept).collect();
         self.state.store(TUNER_SETTINGS, serde_json::to_vec_pretty(&all).expect("plain data serializes"))
@@ -225,7 +160,7 @@ mod tests {
     }
 
     fn fits(which: &TunerWhich, port: u16) -> bool {
-        Selector::parse(which).unwrap().fits(&listener(port))
+        selector(which).unwrap().fits(&listener(port))
     }
 
     #[test]
@@ -244,26 +179,20 @@ mod tests {
     #[test]
     fn what_is_no_listener_is_refused_by_name() {
         for wrong in ["https", "cookie:x", "443"] {
-            assert!(Selector::parse(&which(wrong)).unwrap_err().contains(wrong), "{wrong}");
+            assert!(selector(&which(wrong)).unwrap_err().contains(wrong), "{wrong}");
         }
         let relative = TunerWhich { cgroup: Some("proxies".into()), ..TunerWhich::default() };
-        assert!(Selector::parse(&relative).unwrap_err().contains("begins with /"));
+        assert!(selector(&relative).unwrap_err().contains("begins with /"));
     }
 
     #[test]
-    fn the_more_precise_setting_wins_and_the_later_of_equals() {
+    fn what_was_set_for_exactly_the_same_listeners_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let (_state, mut settings) = settings(&folder);
-        assert_eq!(settings.mode(&listener(443)), None);
-        let cgroup = TunerWhich { cgroup: Some("/proxies".into()), ..TunerWhich::default() };
-        settings.set(cgroup, TunerMode::Enforce, "uid 0").unwrap();
-        assert_eq!(settings.mode(&listener(443)), Some(TunerMode::Enforce));
         settings.set(which(":443"), TunerMode::Observe, "uid 0").unwrap();
-        assert_eq!(settings.mode(&listener(443)), Some(TunerMode::Observe));
-        assert_eq!(settings.mode(&listener(80)), Some(TunerMode::Enforce));
         let before = settings.set(which(":443"), TunerMode::Enforce, "uid 7").unwrap().unwrap();
         assert_eq!((before.mode.as_str(), before.set_by.as_str()), ("observe", "uid 0"));
-        assert_eq!((settings.views().len(), settings.mode(&listener(443))), (2, Some(TunerMode::Enforce)));
+        assert_eq!((settings.views().len(), settings.modes()[0].mode), (1, TunerMode::Enforce));
     }
 
     #[tokio::test]
@@ -278,24 +207,22 @@ mod tests {
         let file = folder.path().join("tuner-settings.json");
         let of_another_boot = std::fs::read_to_string(&file).unwrap().replace(&boot_id(), "another");
         state.store_now(TUNER_SETTINGS, of_another_boot.as_bytes()).unwrap();
-        let next = Settings::open(&state);
-        assert_eq!((next.mode(&listener(443)), next.mode(&listener(80))), (Some(TunerMode::Enforce), None));
+        let next: Vec<Selector> = Settings::open(&state).modes().into_iter().map(|setting| setting.which).collect();
+        assert_eq!(next, [selector(&which(":443")).unwrap()]);
     }
 
     #[test]
-    fn a_setting_ends_with_its_process_or_namespace() {
+    fn a_process_that_does_not_run_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let (_state, mut settings) = settings(&folder);
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        settings.set(TunerWhich { pid: Some(child.id()), ..which(":443") }, TunerMode::Enforce, "uid 0").unwrap();
-        settings.set(TunerWhich { netns: Some(7), ..which(":443") }, TunerMode::Enforce, "uid 0").unwrap();
-        assert_eq!(settings.retire(&BTreeSet::from([7])), []);
+        let of_child = || TunerWhich { pid: Some(child.id()), ..which(":443") };
+        settings.set(of_child(), TunerMode::Enforce, "uid 0").unwrap();
+        assert_eq!(settings.modes()[0].started, privileged::started(child.id()).ok());
+        let gone = of_child();
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(settings.retire(&BTreeSet::from([7]))[0].which.pid, Some(child.id()));
-        assert_eq!(settings.retire(&BTreeSet::new())[0].which.netns, Some(7));
-        let gone = settings.set(TunerWhich { pid: Some(child.id()), ..which(":443") }, TunerMode::Enforce, "uid 0");
-        assert!(gone.unwrap_err().contains("cannot be read"));
+        assert!(settings.set(gone, TunerMode::Enforce, "uid 0").unwrap_err().contains("cannot be read"));
     }
 
     #[test]

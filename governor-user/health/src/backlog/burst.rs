@@ -73,9 +73,7 @@ impl Meter {
     /// Takes a sample in; the burst that it ends. `max_wait` is how fast the memory of use fades.
     pub fn take(&mut self, sample: Sample, max_wait: Duration) -> Option<Burst> {
         let last = self.last.replace(sample)?;
-        let passed = sample.at.since(last.at);
-        let weight = (passed.as_secs_f64() / (2.0 * max_wait.as_secs_f64()).max(0.001)).min(1.0);
-        self.occupied += (f64::from(sample.depth > 0) - self.occupied) * weight;
+        self.fade(sample.depth > 0, sample.at.since(last.at), max_wait);
 
         let rise = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
         let fell = u64::from(last.depth.saturating_sub(sample.depth));
@@ -105,6 +103,25 @@ impl Meter {
         }
         let (_, burst) = self.open.take()?;
         Some(self.ended(burst, sample.at))
+    }
+
+    /// Nothing is under way and the queue was empty: samples that show nothing new change only how long ago that was.
+    pub fn is_idle(&self) -> bool {
+        self.open.is_none() && self.last.is_some_and(|last| last.depth == 0)
+    }
+
+    /// An idle queue was seen unchanged until then.
+    pub fn idled(&mut self, until: Instant, max_wait: Duration) {
+        let Some(last) = &mut self.last else { return };
+        let passed = until.since(last.at);
+        last.at = last.at.max(until);
+        self.fade(false, passed, max_wait);
+    }
+
+    /// The memory of use fades by time alone, however many samples divide it.
+    fn fade(&mut self, is_used: bool, passed: Duration, max_wait: Duration) {
+        let weight = 1.0 - (-passed.as_secs_f64() / (2.0 * max_wait.as_secs_f64()).max(0.001)).exp();
+        self.occupied += (f64::from(is_used) - self.occupied) * weight;
     }
 
     /// How long the queue has been in use without a pause, and what was accepted meanwhile.

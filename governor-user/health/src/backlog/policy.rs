@@ -126,12 +126,12 @@ impl Track {
         Self { original, held, set, stance, ..Self::new(backlog, now) }
     }
 
-    /// Takes a sample in and says what is to be done. `youngest` tells when the youngest process that holds the listener
-    /// started; it is asked only when that matters.
+    /// Takes a sample in and says what is to be done. `hindrance` says what speaks against a longer queue, and `youngest` when
+    /// the youngest process that holds the listener started; each is asked only when it matters.
     pub fn step(
         &mut self,
         sample: Sample,
-        hindrance: Option<Hindrance>,
+        hindrance: impl FnOnce() -> Option<Hindrance>,
         policy: &ListenerPolicy,
         bounds: &Bounds,
         youngest: impl FnOnce() -> Option<u64>,
@@ -209,6 +209,16 @@ impl Track {
         (self.stance == Stance::Free && to > self.held).then_some(to)
     }
 
+    /// Samples that show nothing new ask for nothing: it is as its owner left it, and its queue is empty and idle.
+    pub fn is_idle(&self) -> bool {
+        self.stance == Stance::Free && self.set.is_none() && self.meter.is_idle()
+    }
+
+    /// An idle listener was seen unchanged until then.
+    pub fn idled(&mut self, until: Instant, policy: &ListenerPolicy) {
+        self.meter.idled(until, policy.max_wait);
+    }
+
     /// Begins anew with what the kernel holds; an operator says so.
     pub fn resume(&mut self, now: Instant) {
         *self = Self { meter: std::mem::take(&mut self.meter), ..Self::new(self.held, now) };
@@ -246,7 +256,7 @@ impl Track {
     fn judge(
         &mut self,
         burst: Burst,
-        hindrance: Option<Hindrance>,
+        hindrance: impl FnOnce() -> Option<Hindrance>,
         policy: &ListenerPolicy,
         bounds: &Bounds,
         now: Instant,
@@ -259,7 +269,7 @@ impl Track {
         }
         let seen = describe(&burst);
         let stands = (burst.lasted > policy.max_wait || self.meter.stands()).then_some(Hindrance::StandingQueue);
-        if let Some(hindrance) = hindrance.or(stands) {
+        if let Some(hindrance) = hindrance().or(stands) {
             self.plan = Plan { reason: format!("{}; {seen}", hindrance.as_str()), ..Plan::default() };
             return None;
         }

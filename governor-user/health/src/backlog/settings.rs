@@ -1,6 +1,41 @@
-//! What the configuration says about the backlog of one listener.
+//! What the configuration says about backlogs.
 
+use super::selector::ListenerPattern;
+use std::net::IpAddr;
 use std::time::Duration;
+
+/// The settings of the tuner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TunerConfig {
+    /// For every listener that has nothing of its own.
+    pub global: ListenerPolicy,
+    /// For single ones; the more precise pattern first.
+    pub listeners: Vec<(ListenerPattern, ListenerPolicy)>,
+    /// Kernel memory that all raises together may lead to, in MiB.
+    pub memory_mib: u32,
+    /// Raise `net.core.somaxconn` where it limits a raise.
+    pub raise_somaxconn: bool,
+    /// What a stop does.
+    pub at_exit: AtExit,
+}
+
+impl TunerConfig {
+    /// What holds for the listener on this address and port.
+    #[must_use]
+    pub fn policy(&self, address: IpAddr, port: u16) -> ListenerPolicy {
+        let own = self.listeners.iter().find(|(pattern, _)| pattern.fits(address, port));
+        own.map_or(self.global, |(_, policy)| *policy)
+    }
+}
+
+/// What a stop does with raised backlogs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtExit {
+    /// They stay.
+    Keep,
+    /// They go back to what their owners asked for.
+    Restore,
+}
 
 /// What holds for one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

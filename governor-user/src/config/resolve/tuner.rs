@@ -1,84 +1,8 @@
 //! What the tuner obeys: its settings for every listener, and those for single ones on top.
 
 use crate::config::schema::{Entry, Listener, Reader, Tuner, chosen, section_path};
-pub use governor_health::backlog::{ListenerPolicy, TunerMode};
+pub use governor_health::backlog::{AtExit, ListenerPattern, ListenerPolicy, TunerConfig, TunerMode};
 use std::collections::BTreeSet;
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
-
-/// What the tuner obeys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TunerConfig {
-    /// For every listener that has nothing of its own.
-    pub global: ListenerPolicy,
-    /// For single ones; the more precise pattern first.
-    pub listeners: Vec<(ListenerPattern, ListenerPolicy)>,
-    /// Kernel memory that all raises together may lead to, in MiB.
-    pub memory_mib: u32,
-    /// Raise `net.core.somaxconn` where it limits a raise.
-    pub raise_somaxconn: bool,
-    /// What a stop does.
-    pub at_exit: AtExit,
-}
-
-/// What a stop does with raised backlogs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtExit {
-    /// They stay.
-    Keep,
-    /// They go back to what their owners asked for.
-    Restore,
-}
-
-/// Which listeners: those on a port, on whichever address, or on one address and port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ListenerPattern {
-    /// `None`: on any.
-    address: Option<IpAddr>,
-    port: u16,
-}
-
-impl ListenerPattern {
-    /// Reads `:443`, `0.0.0.0:443` or `[::]:443`; `None` for anything else.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        if let Some(port) = text.strip_prefix(':') {
-            return Some(Self { address: None, port: port.parse().ok()? });
-        }
-        let place: SocketAddr = text.parse().ok()?;
-        Some(Self { address: Some(place.ip()), port: place.port() })
-    }
-
-    /// Whether it names an address too.
-    #[must_use]
-    pub fn has_address(&self) -> bool {
-        self.address.is_some()
-    }
-
-    /// Whether a listener is meant.
-    #[must_use]
-    pub fn fits(&self, address: IpAddr, port: u16) -> bool {
-        self.port == port && self.address.is_none_or(|wanted| wanted == address)
-    }
-}
-
-impl fmt::Display for ListenerPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.address {
-            Some(address) => SocketAddr::new(address, self.port).fmt(f),
-            None => write!(f, ":{}", self.port),
-        }
-    }
-}
-
-impl TunerConfig {
-    /// What holds for the listener on this address and port.
-    #[must_use]
-    pub fn policy(&self, address: IpAddr, port: u16) -> ListenerPolicy {
-        let own = self.listeners.iter().find(|(pattern, _)| pattern.fits(address, port));
-        own.map_or(self.global, |(_, policy)| *policy)
-    }
-}
 
 pub(super) fn tuner(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> TunerConfig {
     let section = Tuner::read(reader, &[]);
@@ -108,7 +32,7 @@ pub(super) fn tuner(reader: &mut Reader<'_>, names: &BTreeSet<Vec<String>>) -> T
         check(reader, &own.target, policy);
         listeners.push((pattern, policy));
     }
-    listeners.sort_by_key(|(pattern, _)| (pattern.address.is_none(), *pattern));
+    listeners.sort_by_key(|(pattern, _): &(ListenerPattern, _)| (!pattern.has_address(), *pattern));
     TunerConfig {
         global,
         listeners,
@@ -128,6 +52,7 @@ fn check<T>(reader: &mut Reader<'_>, place: &Entry<'_, T>, ListenerPolicy { targ
 mod tests {
     use super::super::tests::load;
     use super::*;
+    use std::net::{IpAddr, SocketAddr};
     use std::time::Duration;
 
     fn at(text: &str) -> (IpAddr, u16) {

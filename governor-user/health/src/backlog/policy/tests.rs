@@ -98,7 +98,7 @@ impl World {
             overflows: Some(self.overflows),
         };
         let process = self.process;
-        let Some(order) = self.track.step(sample, self.hindrance, &POLICY, &self.bounds, || Some(process)) else {
+        let Some(order) = self.track.step(sample, || self.hindrance, &POLICY, &self.bounds, || Some(process)) else {
             return;
         };
         match order {
@@ -318,7 +318,7 @@ fn a_table_older_than_the_call_is_no_foreign_call() {
     world.burst(200);
     let raised = world.backlog;
     let stale = Sample { at: world.now().after(PAUSE), backlog: 128, ..Sample::default() };
-    let order = world.track.step(stale, None, &POLICY, &FREE, || Some(1));
+    let order = world.track.step(stale, || None, &POLICY, &FREE, || Some(1));
     assert_eq!(order, Some(Order::Verify));
     assert_eq!(world.track.verified(raised, stale.at), Foreign::Nobody);
     assert_eq!(world.track.stance, Stance::Free);
