@@ -219,6 +219,11 @@ impl Track {
         self.meter.idled(until, policy.max_wait);
     }
 
+    /// It was not sampled for a while: what came meanwhile is no burst of the next sample.
+    pub fn skipped(&mut self) {
+        self.meter = Meter::default();
+    }
+
     /// Begins anew with what the kernel holds; an operator says so.
     pub fn resume(&mut self, now: Instant) {
         *self = Self { meter: std::mem::take(&mut self.meter), ..Self::new(self.held, now) };
@@ -229,10 +234,11 @@ impl Track {
         (self.held, self.set, self.stance, self.plan) = (backlog, None, Stance::StoodDown, Plan::default());
     }
 
-    /// Connections that a raise added to the backlog its owner asked for; 0 for a backlog that an operator set.
+    /// Connections that a raise added to the backlog its owner asked for, or will add again after a reload; 0 for a backlog that
+    /// an operator set.
     pub fn added(&self) -> u32 {
         match self.stance {
-            Stance::Free | Stance::Reverted(_) => self.set.map_or(0, |_| self.held.saturating_sub(self.original)),
+            Stance::Free | Stance::Reverted(_) => self.set.map_or(0, |set| set.saturating_sub(self.original)),
             Stance::StoodDown => 0,
         }
     }

@@ -214,14 +214,30 @@ impl Tuner {
             raised: there(&self.marked, &|entry| entry.track.set.is_some()),
             stood_down: there(&self.marked, &|entry| entry.track.stance == Stance::StoodDown),
             clamped: there(&self.limited, &|_| true),
-            added: u64::from(self.added()),
+            added: self
+                .marked
+                .iter()
+                .filter_map(|id| self.entries.get(id))
+                .filter(|entry| entry.is_there)
+                .fold(0, |sum, entry| sum + u64::from(entry.track.added())),
         }
     }
 
-    /// Connections that all raises together hold.
-    fn added(&self) -> u32 {
-        let marked = self.marked.iter().filter_map(|id| self.entries.get(id)).filter(|entry| entry.is_there);
+    /// Connections that all raises together hold, of the memory budget: those of listeners that closed until they are forgotten.
+    #[must_use]
+    pub fn reserved(&self) -> u32 {
+        let marked = self.marked.iter().filter_map(|id| self.entries.get(id));
         marked.map(|entry| entry.track.added()).fold(0, u32::saturating_add)
+    }
+
+    /// A listener whose rows were not looked at because they said nothing new was seen as it is until the last observation.
+    fn catch_up(&mut self, id: Id) {
+        if let Some(entry) = self.entries.get_mut(&id)
+            && entry.track.is_idle()
+            && !self.missing.contains(&id)
+        {
+            entry.track.idled(Instant(self.last.taken_ns), &entry.policy);
+        }
     }
 
     /// Brings the sets that a listener is in up to date with its state.

@@ -4,7 +4,7 @@ use super::Tuner;
 use super::entry::{Id, RaisedCap};
 use super::io::{Action, Called, Done, Failure, Outcome, Output, Record};
 use super::observe::youngest;
-use crate::backlog::plan::{Bounds, Limit};
+use crate::backlog::plan::Limit;
 use crate::backlog::policy::{Foreign, Order};
 use crate::backlog::{TunerAction, TunerMode};
 use governor_engine::time::Instant;
@@ -16,7 +16,7 @@ const LEFT_ALONE: &str = "an operator asked for it: it is left alone until gover
 #[derive(Clone, Debug)]
 pub(super) enum Task {
     /// An order of the policy. `shown` is the backlog as the table shows it.
-    Order { id: Id, order: Order, bounds: Bounds, shown: u32 },
+    Order { id: Id, order: Order, shown: u32 },
     /// A member of a group gets what another one needs.
     Follow { id: Id, to: u32 },
     /// Give a listener its first backlog back: for an operator, or because the daemon stops.
@@ -30,12 +30,12 @@ pub(super) enum Task {
 /// The action under way.
 #[derive(Clone, Debug)]
 pub(super) enum Flight {
-    /// `bounds`: of a raise that its group follows.
+    /// `leads`: a raise that its group follows.
     Listen {
         id: Id,
         order: Order,
         action: TunerAction,
-        bounds: Option<Bounds>,
+        leads: bool,
     },
     Read {
         id: Id,
@@ -50,21 +50,16 @@ impl Tuner {
     /// Begins tasks until one needs an action.
     pub(super) fn advance(&mut self, now: Instant) {
         while self.flight.is_none() {
+            // Before the next action: what the last one changed is known to the next run whatever happens to this one.
+            self.keep();
             let Some(task) = self.tasks.pop_front() else { break };
             match task {
-                Task::Order { id, order, bounds, shown } => {
-                    match self.entries.get(&id).map(|entry| entry.policy.mode) {
-                        Some(TunerMode::Enforce) => self.carry_out(id, order, bounds),
-                        Some(TunerMode::Observe) => self.only_record(id, &order, shown, now),
-                        Some(TunerMode::Off) | None => {}
-                    }
-                }
-                Task::Follow { id, to } => {
-                    if let Some(entry) = self.entries.get_mut(&id) {
-                        entry.track.plan.reason = "another socket of the same address and port needs it".to_owned();
-                    }
-                    self.relisten(id, Order::Raise(to), TunerAction::Raise, None);
-                }
+                Task::Order { id, order, shown } => match self.entries.get(&id).map(|entry| entry.policy.mode) {
+                    Some(TunerMode::Enforce) => self.carry_out(id, order),
+                    Some(TunerMode::Observe) => self.only_record(id, &order, shown, now),
+                    Some(TunerMode::Off) | None => {}
+                },
+                Task::Follow { id, to } => self.follow(id, to),
                 Task::PutBack { id, by } => self.put_back(id, by),
                 Task::Answer => {
                     let outcomes = std::mem::take(&mut self.outcomes);
@@ -73,18 +68,21 @@ impl Tuner {
                 Task::Stopped => self.outputs.push_back(Output::Stopped),
             }
         }
-        self.keep();
     }
 
     /// The result of the action under way.
     pub(super) fn done(&mut self, done: Done, now: Instant) {
-        match (self.flight.take(), done) {
-            (Some(Flight::Listen { id, order, action, bounds }), Done::Listened { cap, namespace, done }) => {
+        let flight = self.flight.take();
+        if let Some(Flight::Listen { id, .. } | Flight::Read { id } | Flight::PutBack { id, .. }) = &flight {
+            self.catch_up(*id);
+        }
+        match (flight, done) {
+            (Some(Flight::Listen { id, order, action, leads }), Done::Listened { cap, namespace, done }) => {
                 let is_done = self.listened(id, (&order, action), (cap, namespace), done, now);
-                if let (true, Order::Raise(to), Some(bounds)) = (is_done, order, bounds) {
-                    self.raise_the_others(id, to, &bounds);
-                }
                 self.settle(id);
+                if let (true, true, Order::Raise(to)) = (is_done, leads, order) {
+                    self.raise_the_others(id, to);
+                }
             }
             (Some(Flight::Read { id }), Done::Read(found)) => {
                 self.verified(id, found, now);
@@ -123,16 +121,16 @@ impl Tuner {
         }
     }
 
-    fn carry_out(&mut self, id: Id, order: Order, bounds: Bounds) {
+    fn carry_out(&mut self, id: Id, order: Order) {
         match order {
             Order::Raise(to) => {
-                // One of its group may have seen to it.
-                if self.entries.get(&id).is_some_and(|entry| entry.track.held < to) {
-                    self.relisten(id, order, TunerAction::Raise, Some(bounds));
+                // Another listener may have taken of the budget since it was planned, and one of its group may have led.
+                if let Some(to) = self.affordable(id, to) {
+                    self.relisten(id, Order::Raise(to), TunerAction::Raise, true);
                 }
             }
-            Order::Lower(_) => self.relisten(id, order, TunerAction::Lower, None),
-            Order::Reapply(_) => self.relisten(id, order, TunerAction::Reapply, None),
+            Order::Lower(_) => self.relisten(id, order, TunerAction::Lower, false),
+            Order::Reapply(_) => self.relisten(id, order, TunerAction::Reapply, false),
             Order::Clamped => self.record_clamped(id),
             Order::Verify => {
                 let Some(entry) = self.entries.get(&id) else { return };
@@ -149,29 +147,41 @@ impl Tuner {
         }
     }
 
-    fn relisten(&mut self, id: Id, order: Order, action: TunerAction, bounds: Option<Bounds>) {
+    /// As much of a raise as the memory budget leaves now; `None`: it has as much already, or is not to be tuned.
+    fn affordable(&self, id: Id, to: u32) -> Option<u32> {
+        let entry = self.entries.get(&id)?;
+        entry.track.follows(to, &self.bounds(entry, self.reserved()))
+    }
+
+    /// A member of a group gets what another one needs.
+    fn follow(&mut self, id: Id, to: u32) {
+        let Some(to) = self.affordable(id, to) else { return };
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.track.plan.reason = "another socket of the same address and port needs it".to_owned();
+        }
+        self.relisten(id, Order::Raise(to), TunerAction::Raise, false);
+    }
+
+    fn relisten(&mut self, id: Id, order: Order, action: TunerAction, leads: bool) {
         let (Order::Raise(to) | Order::Lower(to) | Order::Reapply(to)) = order else { return };
         let Some(entry) = self.entries.get(&id) else { return };
         let raise_cap = self.config.raise_somaxconn && self.somaxconn(id.0).is_some_and(|most| most < to);
         self.outputs.push_back(Output::Act(Action::Listen { socket: entry.socket(), to, raise_cap }));
-        self.flight = Some(Flight::Listen { id, order, action, bounds });
+        self.flight = Some(Flight::Listen { id, order, action, leads });
     }
 
     /// Every member of an SO_REUSEPORT group gets what one of them needs: the hash that picks one does not look at queues.
-    fn raise_the_others(&mut self, id: Id, to: u32, bounds: &Bounds) {
+    fn raise_the_others(&mut self, id: Id, to: u32) {
         let Some(first) = self.entries.get(&id).map(super::Entry::name) else { return };
         let same = |name: &ListenerName| {
             (name.netns, name.address, name.port) == (first.netns, first.address, first.port) && *name != first
         };
-        let others = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| entry.is_there && entry.policy.mode == TunerMode::Enforce && same(&entry.name()));
-        let followers: Vec<Task> = others
-            .filter_map(|(other, entry)| Some(Task::Follow { id: *other, to: entry.track.follows(to, bounds)? }))
-            .collect();
-        for follower in followers.into_iter().rev() {
-            self.tasks.push_front(follower);
+        let is_follower =
+            |entry: &super::Entry| entry.is_there && entry.policy.mode == TunerMode::Enforce && same(&entry.name());
+        let followers = self.entries.iter().filter(|(_, entry)| is_follower(entry));
+        // In their order, before what is still to be done.
+        for task in followers.map(|(other, _)| Task::Follow { id: *other, to }).rev().collect::<Vec<_>>() {
+            self.tasks.push_front(task);
         }
     }
 
@@ -249,6 +259,7 @@ impl Tuner {
         if let (None, Some(by)) = (set, &by) {
             // It is as its owner wants it, and stays so.
             let outcome = outcome(entry);
+            self.catch_up(id);
             self.leave_alone(id, held, by, (TunerAction::StandDown, held), None);
             self.outcomes.push(outcome);
             return;

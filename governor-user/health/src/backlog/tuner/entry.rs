@@ -90,6 +90,14 @@ impl Entry {
         }
     }
 
+    /// Puts a policy in force. A listener that was left out begins with its next sample.
+    pub(super) fn obey(&mut self, (policy, mode_set): (ListenerPolicy, bool)) {
+        if self.policy.mode == TunerMode::Off && policy.mode != TunerMode::Off {
+            self.track.skipped();
+        }
+        (self.policy, self.mode_set) = (policy, mode_set);
+    }
+
     /// As records name it.
     #[must_use]
     pub fn name(&self) -> ListenerName {

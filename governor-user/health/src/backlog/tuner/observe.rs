@@ -22,8 +22,8 @@ struct Look<'a> {
     now: Instant,
     /// When the observation before was taken: a row that was not looked at was unchanged until then.
     before: Instant,
-    /// Connections that all raises together hold, before this observation.
-    added: u32,
+    /// What of the memory budget is taken, before this observation.
+    reserved: u32,
 }
 
 impl Tuner {
@@ -47,7 +47,7 @@ impl Tuner {
             self.note_missing(&seen, before_at);
         }
         self.forget(now);
-        let look = Look { seen: &seen, now, before: before_at, added: self.added() };
+        let look = Look { seen: &seen, now, before: before_at, reserved: self.reserved() };
         for row in &due {
             if let Some(task) = self.look_at(*row, &look) {
                 self.tasks.push_back(task);
@@ -67,50 +67,59 @@ impl Tuner {
         let (cookie, backlog) = (listener.cookie?, listener.backlog?);
         let id = (listener.netns, cookie);
         let mut idle_until = look.before;
-        let mut is_changed = true;
+        let (mut is_changed, mut is_stale) = (true, self.is_stale);
         if let Some(entry) = self.entries.get_mut(&id) {
             (entry.row, entry.is_there) = (row, true);
             is_changed = !is_same(&entry.view, listener);
-            if self.missing.remove(&id) {
-                idle_until = entry.seen;
-                self.settle(id);
+            let was_missing = self.missing.remove(&id);
+            if was_missing {
+                // The settings may be others by now.
+                (idle_until, is_stale) = (entry.seen, true);
+            }
+            if entry.track.is_idle() && (is_changed || is_stale) {
+                entry.track.idled(idle_until, &entry.policy);
             }
         }
-        if is_changed || self.is_stale {
-            let (policy, mode_set) = self.policy(listener);
+        if is_changed || is_stale {
+            let policy = self.policy(listener);
             let inherited = &mut self.inherited;
             let entry = match self.entries.entry(id) {
                 std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-                std::collections::btree_map::Entry::Vacant(_) if policy.mode == TunerMode::Off => return None,
+                std::collections::btree_map::Entry::Vacant(_) if policy.0.mode == TunerMode::Off => return None,
                 std::collections::btree_map::Entry::Vacant(new) => {
                     let kept = inherited.remove(&id);
                     new.insert(Entry::new(listener, backlog, kept.as_ref(), look.now))
                 }
             };
-            (entry.policy, entry.mode_set, entry.row) = (policy, mode_set, row);
+            entry.obey(policy);
+            entry.row = row;
             if is_changed {
                 entry.view.clone_from(listener);
             }
         }
-        let somaxconn = self.somaxconn(listener.netns);
+        let bounds = self.bounds(self.entries.get(&id)?, look.reserved);
         let entry = self.entries.get_mut(&id)?;
         if entry.policy.mode == TunerMode::Off || (!is_changed && entry.track.is_idle()) {
             self.settle(id);
             return None;
-        }
-        let others = look.added.saturating_sub(if entry.is_there { entry.track.added() } else { 0 });
-        let budget = self.config.memory_mib.saturating_mul(1024) / KIB_EACH;
-        let raise_somaxconn = self.config.raise_somaxconn;
-        let bounds = Bounds { somaxconn, raise_somaxconn, room: budget.saturating_sub(others) };
-        if entry.track.is_idle() {
-            entry.track.idled(idle_until, &entry.policy);
         }
         let policy = entry.policy;
         let hindrance = || evidence(&self.report, listener).and_then(|evidence| hindrance(evidence, &policy));
         let youngest = || youngest(&self.started, &listener.pids);
         let order = entry.track.step(sample(listener, backlog, look.now), hindrance, &policy, &bounds, youngest);
         self.settle(id);
-        Some(Task::Order { id, order: order?, bounds, shown: backlog })
+        Some(Task::Order { id, order: order?, shown: backlog })
+    }
+
+    /// What bounds a raise of a listener, where so many connections of the memory budget are taken, its own included.
+    pub(super) fn bounds(&self, entry: &Entry, reserved: u32) -> Bounds {
+        let others = reserved.saturating_sub(entry.track.added());
+        let budget = self.config.memory_mib.saturating_mul(1024) / KIB_EACH;
+        Bounds {
+            somaxconn: self.somaxconn(entry.view.netns),
+            raise_somaxconn: self.config.raise_somaxconn,
+            room: budget.saturating_sub(others),
+        }
     }
 
     /// What holds for a listener, and whether an operator set its mode at run time.

@@ -17,11 +17,11 @@ impl Tuner {
         let mut outcomes = Vec::new();
         for listener in last.listeners.iter().filter(|listener| which.fits(listener)) {
             let Some(id) = listener.cookie.map(|cookie| (listener.netns, cookie)) else { continue };
-            let (policy, mode_set) = self.policy(listener);
-            let now = policy.mode.as_str();
+            let policy = self.policy(listener);
+            let now = policy.0.mode.as_str();
             let mut obstacle = unseen(listener, blind.as_ref());
             if let Some(entry) = self.entries.get_mut(&id) {
-                (entry.policy, entry.mode_set) = (policy, mode_set);
+                entry.obey(policy);
                 obstacle = entry.obstacle(blind.as_ref());
                 let held = entry.track.held;
                 let reason = match mode {
@@ -34,10 +34,10 @@ impl Tuner {
             let backlog = listener.backlog.unwrap_or(0);
             outcomes.push(Outcome {
                 listener: name(listener),
-                mode: policy.mode,
+                mode: policy.0.mode,
                 before: backlog,
                 after: backlog,
-                failure: obstacle.filter(|_| policy.mode == TunerMode::Enforce),
+                failure: obstacle.filter(|_| policy.0.mode == TunerMode::Enforce),
             });
         }
         self.outputs.push_back(Output::Outcomes(outcomes));
@@ -58,6 +58,7 @@ impl Tuner {
         let meant: Vec<Id> = self.entries.iter().filter(|(_, entry)| is_meant(entry)).map(|(id, _)| *id).collect();
         let mut names = Vec::new();
         for id in meant {
+            self.catch_up(id);
             let Some(entry) = self.entries.get_mut(&id) else { continue };
             entry.track.resume(now);
             names.push(entry.name());
