@@ -3,6 +3,7 @@
 //! both write again where `GOVERNOR_RECORD_SITUATIONS` names a folder. What is right was decided by people: a recording's
 //! header is edited by hand and never written over.
 
+mod backlogs;
 mod pools;
 
 use governor_engine::time::{Duration, Instant};

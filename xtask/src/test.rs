@@ -165,7 +165,7 @@ fn test(suite: Suite, report: &mut Report) {
     match suite {
         Suite::Lint => {}
         Suite::Unit => {
-            let targets = ["cases", "client", "max_min", "allocations", "log", "turns", "recordings", "fuzz"];
+            let targets = ["cases", "client", "max_min", "allocations", "log", "turns", "tuner", "recordings", "fuzz"];
             let mut own = vec!["--lib", "--bins", "--examples"];
             own.extend(targets.iter().flat_map(|target| ["--test", target]));
             own.extend(["--", "--skip", "tidy::"]);
@@ -253,6 +253,10 @@ fn full(report: &mut Report) {
     report.step("long layer", || {
         let mut command = cargo(&["test", "--workspace", "--test", "client", "interleavings"]);
         tally::tests(command.env("GOVERNOR_FULL", "1"))
+    });
+    report.step("long tuner", || {
+        let mut command = cargo(&["test", "--workspace", "--test", "tuner", "properties::"]);
+        tally::tests(command.env("PROPTEST_CASES", "5000"))
     });
     report.step("all vm", || emulated(&EMULATED_IN_FULL, EMULATED_PROCESSORS_IN_FULL));
     report.step("native histograms", || {

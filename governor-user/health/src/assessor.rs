@@ -1,4 +1,6 @@
-//! From observations to reports: remembers what has to be remembered and asks the pure parts. Time is an argument.
+//! From observations to reports: remembers what has to be remembered and asks the pure parts. Time is an argument. One call for
+//! each observation, which gives a whole report: it orders nothing and waits for no time of its own, so that inputs and outputs
+//! apart, as [`crate::backlog::tuner`] has them, would be the same call in two halves.
 
 use super::report::{Judged, Report};
 use crate::listeners::history::History;

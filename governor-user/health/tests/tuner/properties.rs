@@ -1,6 +1,6 @@
 //! Whatever happens on a machine, in whatever order.
 
-use crate::machine::{Machine, POLICY, config};
+use crate::machine::{Listener, Machine, POLICY, config};
 use governor_engine::time::Duration;
 use governor_health::backlog::policy::Stance;
 use governor_health::backlog::tuner::{Action, Input, Output};
@@ -97,25 +97,19 @@ fn happen(machine: &mut Machine, event: &Event) {
         Event::Restore => machine.take(Input::Restore { which: Selector::default(), by: by() }),
         Event::Resume => machine.take(Input::Resume { which: Selector::default(), by: by() }),
         Event::Stop => machine.take(Input::Stop),
-        Event::Depth(one, _)
-        | Event::Listen(one, _)
-        | Event::Restarted(one, _)
-        | Event::Hide(one, _)
-        | Event::Deny(one, _) => {
-            let Some(listener) = machine.listeners.get_mut(&one) else { return };
-            match *event {
-                Event::Depth(_, depth) => listener.view.depth = depth,
-                Event::Listen(_, to) => listener.view.backlog = Some(to),
-                Event::Restarted(_, pid) => {
-                    listener.view.pids = vec![pid];
-                    machine.started.insert(pid, u64::from(pid) + machine.now.0);
-                }
-                Event::Hide(_, is_hidden) => listener.is_hidden = is_hidden,
-                Event::Deny(_, is_denied) => listener.is_denied = is_denied,
-                _ => {}
-            }
+        Event::Depth(one, depth) => change(machine, one, |listener| listener.view.depth = depth),
+        Event::Listen(one, to) => change(machine, one, |listener| listener.view.backlog = Some(to)),
+        Event::Hide(one, is_hidden) => change(machine, one, |listener| listener.is_hidden = is_hidden),
+        Event::Deny(one, is_denied) => change(machine, one, |listener| listener.is_denied = is_denied),
+        Event::Restarted(one, pid) => {
+            change(machine, one, |listener| listener.view.pids = vec![pid]);
+            machine.started.insert(pid, u64::from(pid) + machine.now.0);
         }
     }
+}
+
+fn change(machine: &mut Machine, cookie: u64, how: impl FnOnce(&mut Listener)) {
+    machine.listeners.get_mut(&cookie).map(how).unwrap_or_default();
 }
 
 /// What the tuner knows before an event, to judge what it does in it.

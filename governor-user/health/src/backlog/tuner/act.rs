@@ -12,6 +12,9 @@ use governor_observation::ListenerName;
 
 const LEFT_ALONE: &str = "an operator asked for it: it is left alone until governorctl tune resume";
 
+/// A somaxconn before and after, if it was to be raised.
+type RaisedSomaxconn = Option<Result<(u32, u32), Failure>>;
+
 /// What is to be done next, in order.
 #[derive(Clone, Debug)]
 pub(super) enum Task {
@@ -189,7 +192,7 @@ impl Tuner {
         &mut self,
         id: Id,
         (order, action): (&Order, TunerAction),
-        (cap, namespace): (Option<Result<(u32, u32), Failure>>, Option<u64>),
+        (cap, namespace): (RaisedSomaxconn, Option<u64>),
         done: Result<Called, Failure>,
         now: Instant,
     ) -> bool {
@@ -330,7 +333,7 @@ impl Tuner {
     }
 
     /// Remembers and records that the somaxconn of a listener's namespace was set.
-    fn note_cap(&mut self, id: Id, cookie: Option<u64>, cap: Option<Result<(u32, u32), Failure>>) {
+    fn note_cap(&mut self, id: Id, cookie: Option<u64>, cap: RaisedSomaxconn) {
         match cap {
             None => {}
             Some(Err(failure)) => self.record_failed(id, 0, 0, &failure),
