@@ -1,14 +1,13 @@
 //! One situation each: what happens on the machine, what the tuner does, and what it records.
 
 use crate::machine::{Machine, POLICY, config};
+use TunerAction::{
+    Clamped, Failed, Lower, Raise, Reapply, Restore, Resume, Reverted, SetMode, Somaxconn, StandDown, WouldRaise,
+};
 use governor_health::Evidence;
 use governor_health::backlog::plan::Limit;
 use governor_health::backlog::tuner::{Input, Output};
 use governor_health::backlog::{AtExit, ListenerPolicy, Selector, TunerAction, TunerConfig, TunerMode};
-
-use TunerAction::{
-    Clamped, Failed, Lower, Raise, Reapply, Restore, Resume, Reverted, SetMode, Somaxconn, StandDown, WouldRaise,
-};
 
 /// One whose backlog a burst has raised from 128 to 645: what its acceptor takes out of it in half a second.
 fn raised(config: TunerConfig) -> Machine {
