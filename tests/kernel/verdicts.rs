@@ -65,7 +65,7 @@ impl Judge {
                         // A recording shows the situation for a while.
                         thread::sleep(Duration::from_secs(1));
                     }
-                    return (row.clone(), Report::clone(&report));
+                    return (Judged::clone(row), Report::clone(&report));
                 }
             }
             assert!(begun.elapsed() < PATIENCE, "never judged so: {what}; last judged: {found:#?}");

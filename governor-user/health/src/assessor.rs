@@ -14,6 +14,7 @@ use governor_observation::vitals::Descriptors;
 use governor_observation::vitals::Vitals;
 use governor_observation::{ListenerView, Observation};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// Makes one report of each observation.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct Assessor {
     thresholds: Thresholds,
     history: History,
     work: WorkHistory,
+    /// The rows of the last report.
+    last: Vec<Arc<Judged>>,
 }
 
 impl Assessor {
@@ -32,41 +35,45 @@ impl Assessor {
         let stalled = Duration::from_micros(config.ranges.acceptor_stalled.0.into());
         let max_wait = Duration::from_micros(config.ranges.accept_sojourn.1.into());
         let thresholds = Thresholds { stalled, max_wait, hold: config.hold };
-        Self { config, ceilings, thresholds, history: History::default(), work: WorkHistory::default() }
+        Self {
+            config,
+            ceilings,
+            thresholds,
+            history: History::default(),
+            work: WorkHistory::default(),
+            last: Vec::new(),
+        }
     }
 
     /// Weighs and judges what was seen.
     pub fn assess(&mut self, seen: &Observation, vitals: &Vitals, loads: &Loads, now: Instant) -> Report {
         let pools = self.work.absorb(loads, now);
         let work = self.work.work(loads, &pools, now);
-        let evidence = self.history.absorb(seen, now);
-        let listeners: Vec<Judged> = seen
-            .listeners
-            .iter()
-            .zip(evidence)
-            .map(|(listener, mut evidence)| {
-                evidence.descriptors = scarcest(listener, vitals);
-                if is_held_by_proxy(listener, loads) {
-                    evidence.work = Some(work.clone());
-                }
-                let verdict = Verdict::of(&evidence, &self.thresholds);
-                Judged::of(listener, self.is_watched(listener, loads), verdict, evidence)
-            })
-            .collect();
-        let watched: Vec<Watched<'_>> = listeners.iter().filter(|row| row.watched).map(place_and_evidence).collect();
+        let mut listeners = Vec::with_capacity(seen.listeners.len());
+        let (config, thresholds, last) = (&self.config, &self.thresholds, &self.last);
+        self.history.absorb(seen, now, |listener, mut evidence| {
+            evidence.descriptors = scarcest(listener, vitals);
+            if is_held_by_proxy(listener, loads) {
+                evidence.work = Some(work.clone());
+            }
+            let verdict = Verdict::of(&evidence, thresholds);
+            let watched = is_watched(listener, config, loads);
+            let before = last.get(listeners.len()).filter(|row| row.is(listener, watched, verdict, &evidence));
+            let row = before.cloned().unwrap_or_else(|| Arc::new(Judged::of(listener, watched, verdict, evidence)));
+            listeners.push(row);
+        });
+        self.last.clone_from(&listeners);
+        let watched = listeners.iter().filter(|row| row.watched).map(|row| place_and_evidence(row));
+        let watched: Vec<Watched<'_>> = watched.collect();
         let scales = Scales { config: &self.config, ceilings: &self.ceilings };
         let pressure = scales.weigh(Facts { seen, vitals, loads }, &watched);
         Report { pressure, listeners, pools }
     }
+}
 
-    /// Listeners feed the level if their port is configured or, when no port is, if a connected proxy holds them.
-    fn is_watched(&self, listener: &ListenerView, loads: &Loads) -> bool {
-        if self.config.ports.is_empty() {
-            is_held_by_proxy(listener, loads)
-        } else {
-            self.config.ports.contains(&listener.port)
-        }
-    }
+/// Listeners feed the level if their port is configured or, when no port is, if a connected proxy holds them.
+fn is_watched(listener: &ListenerView, config: &OverloadConfig, loads: &Loads) -> bool {
+    if config.ports.is_empty() { is_held_by_proxy(listener, loads) } else { config.ports.contains(&listener.port) }
 }
 
 fn place_and_evidence(row: &Judged) -> Watched<'_> {

@@ -6,6 +6,7 @@ use crate::listeners::verdict::Verdict;
 use crate::pressure::monitors::Pressure;
 use governor_observation::ListenerView;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Replaced at each observation.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -13,7 +14,8 @@ pub struct Report {
     /// What presses.
     pub pressure: Pressure,
     /// Every listener, by (netns, port, address, cookie).
-    pub listeners: Vec<Judged>,
+    /// A row that says the same as in the report before is that row.
+    pub listeners: Vec<Arc<Judged>>,
     /// Every pool, in policy order.
     pub pools: Vec<PoolWork>,
 }
@@ -40,6 +42,15 @@ pub struct Judged {
 }
 
 impl Judged {
+    /// Whether this is what a listener comes to: then the row need not be made again.
+    pub(super) fn is(&self, listener: &ListenerView, watched: bool, verdict: Verdict, evidence: &Evidence) -> bool {
+        (self.cookie, self.netns, self.port) == (listener.cookie, listener.netns, listener.port)
+            && self.address == listener.address
+            && (self.watched, self.verdict) == (watched, verdict)
+            && self.pids == listener.pids
+            && self.evidence == *evidence
+    }
+
     pub(super) fn of(listener: &ListenerView, watched: bool, verdict: Verdict, evidence: Evidence) -> Self {
         Self {
             cookie: listener.cookie,

@@ -119,7 +119,8 @@ impl Transitions {
     }
 
     fn note_verdicts(&mut self, report: &Report, now: Instant, entries: &mut Vec<Entry>) {
-        let watched = || report.listeners.iter().filter(|row| row.watched).take(MOST_LISTENERS);
+        let watched =
+            || report.listeners.iter().map(AsRef::as_ref).filter(|row: &&Judged| row.watched).take(MOST_LISTENERS);
         let id = |row: &Judged| (row.netns, SocketAddr::new(row.address, row.port), row.cookie);
         if self.verdicts.len() > watched().count() {
             let there: BTreeSet<_> = watched().map(id).collect();

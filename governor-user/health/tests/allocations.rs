@@ -7,11 +7,13 @@ mod counting;
 
 use counting::{Counting, calls};
 use governor_engine::time::{Duration, Instant};
-use governor_health::Report;
 use governor_health::backlog::tuner::{Input, Memory, Tuner};
 use governor_health::backlog::{AtExit, ListenerPolicy, TunerConfig, TunerMode};
+use governor_health::pressure::settings::OverloadConfig;
+use governor_health::{Assessor, Loads, Report};
+use governor_observation::vitals::Vitals;
 use governor_observation::{ListenerView, Observation, Tier};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 #[global_allocator]
@@ -72,6 +74,30 @@ fn cost(listeners: u16, busy: u16) -> u64 {
 #[test]
 fn unchanged_rows_allocate_nothing_for_the_tuner() {
     assert_eq!((cost(1, 0), cost(10_000, 0)), (0, 0));
+}
+
+/// Allocations of one report, after the window of the history has filled.
+fn cost_of_report(listeners: u16) -> u64 {
+    let mut assessor = Assessor::new(OverloadConfig::default(), Vec::new());
+    let (vitals, loads) = (Vitals::default(), Loads::default());
+    let mut last = 0;
+    let mut reports = VecDeque::new();
+    for tick in 1..120 {
+        let seen = observation(listeners, tick, 0);
+        let before = calls();
+        let report = assessor.assess(&seen, &vitals, &loads, Instant(seen.taken_ns));
+        last = calls() - before;
+        // Readers hold a report for a while.
+        reports.push_back(report);
+        reports.truncate(3);
+    }
+    last
+}
+
+#[test]
+fn unchanged_rows_allocate_nothing_for_a_report() {
+    let (one, many) = (cost_of_report(1), cost_of_report(10_000));
+    assert!(many <= one, "a report of 10,000 unchanged rows allocates {many} times, one of a single row {one} times");
 }
 
 #[test]

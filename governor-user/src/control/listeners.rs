@@ -51,20 +51,23 @@ mod tests {
     use super::*;
     use governor_health::Evidence;
     use governor_health::Judged;
+    use std::sync::Arc;
 
     #[test]
     fn each_listener_has_its_own_verdict_and_the_name_of_its_first_process() {
         let listener = |port, pids: Vec<u32>| ListenerView { pids, ..ListenerView::bare(port) };
         let listeners = [listener(80, vec![12, 7]), listener(443, vec![7]), listener(8080, vec![])];
-        let judged = |of: &ListenerView, verdict| Judged {
-            cookie: of.cookie,
-            netns: of.netns,
-            address: of.address,
-            port: of.port,
-            pids: Vec::new(),
-            watched: false,
-            verdict,
-            evidence: Evidence::default(),
+        let judged = |of: &ListenerView, verdict| {
+            Arc::new(Judged {
+                cookie: of.cookie,
+                netns: of.netns,
+                address: of.address,
+                port: of.port,
+                pids: Vec::new(),
+                watched: false,
+                verdict,
+                evidence: Evidence::default(),
+            })
         };
         let report = Report {
             listeners: vec![judged(&listeners[1], Verdict::AcceptorStalled), judged(&listeners[0], Verdict::Ok)],

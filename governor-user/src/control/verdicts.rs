@@ -56,7 +56,8 @@ pub fn verdicts(report: &Report, place: Option<Place>) -> Vec<api::ListenerVerdi
 /// Listeners that are not `ok`, those that feed the level first.
 #[must_use]
 pub fn troubled(report: &Report) -> Vec<api::Troubled> {
-    let mut rows: Vec<&Judged> = report.listeners.iter().filter(|row| row.verdict != Verdict::Ok).collect();
+    let mut rows: Vec<&Judged> =
+        report.listeners.iter().map(AsRef::as_ref).filter(|row: &&Judged| row.verdict != Verdict::Ok).collect();
     rows.sort_by_key(|row| (!row.watched, !row.verdict.is_trouble()));
     rows.into_iter()
         .take(MOST_TROUBLED)
@@ -87,9 +88,10 @@ pub fn monitors(report: &Report) -> Vec<api::Monitor> {
 mod tests {
     use super::*;
     use governor_health::Evidence;
+    use std::sync::Arc;
 
-    fn row(address: &str, port: u16, watched: bool, verdict: Verdict) -> Judged {
-        Judged {
+    fn row(address: &str, port: u16, watched: bool, verdict: Verdict) -> Arc<Judged> {
+        Arc::new(Judged {
             cookie: None,
             netns: 1,
             address: address.parse().unwrap(),
@@ -98,7 +100,7 @@ mod tests {
             watched,
             verdict,
             evidence: Evidence::default(),
-        }
+        })
     }
 
     #[test]

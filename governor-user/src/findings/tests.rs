@@ -17,6 +17,7 @@ use governor_health::Judged;
 use governor_health::Verdict;
 use governor_health::listeners::evidence::PoolWork;
 use governor_observation::Tier;
+use std::sync::Arc;
 
 /// The views of a node with one proxy.
 struct Node {
@@ -65,7 +66,7 @@ impl Node {
             window_seconds: 10.0,
             ..Evidence::default()
         };
-        self.report.listeners.push(Judged {
+        self.report.listeners.push(Arc::new(Judged {
             cookie: Some(self.report.listeners.len() as u64),
             netns: 1,
             address: "127.0.0.1".parse().unwrap(),
@@ -74,7 +75,7 @@ impl Node {
             watched,
             verdict,
             evidence,
-        });
+        }));
         self
     }
 

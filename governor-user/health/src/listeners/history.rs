@@ -65,22 +65,17 @@ struct Stand {
 }
 
 impl History {
-    /// Takes in an observation and returns what is known of each of its listeners, in their order. What is known of
-    /// processes and requests is added by whoever knows.
-    pub fn absorb(&mut self, seen: &Observation, now: Instant) -> Vec<Evidence> {
+    /// Takes in an observation and hands on what is known of each of its listeners, in their order. What is known of processes
+    /// and requests is the caller's to add.
+    pub fn absorb(&mut self, seen: &Observation, now: Instant, mut each: impl FnMut(&ListenerView, Evidence)) {
         let namespaces: BTreeMap<u64, &NamespaceView> = seen.namespaces.iter().map(|row| (row.netns, row)).collect();
-        let evidence = seen
-            .listeners
-            .iter()
-            .map(|listener| {
-                let namespace = namespaces.get(&listener.netns).copied();
-                let track = self.tracks.entry(id(listener)).or_insert_with(|| Track::new(listener, now));
-                track.absorb(listener, namespace, now);
-                track.evidence(listener, namespace, now)
-            })
-            .collect();
+        for listener in &seen.listeners {
+            let namespace = namespaces.get(&listener.netns).copied();
+            let track = self.tracks.entry(id(listener)).or_insert_with(|| Track::new(listener, now));
+            track.absorb(listener, namespace, now);
+            each(listener, track.evidence(listener, namespace, now));
+        }
         self.tracks.retain(|_, track| track.seen == now);
-        evidence
     }
 }
 

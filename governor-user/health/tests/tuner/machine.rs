@@ -128,15 +128,17 @@ impl Machine {
     }
 
     pub(crate) fn report(&self, seen: &Observation) -> Report {
-        let judged = |view: &ListenerView| Judged {
-            cookie: view.cookie,
-            netns: view.netns,
-            address: view.address,
-            port: view.port,
-            pids: Vec::new(),
-            watched: false,
-            verdict: Verdict::Ok,
-            evidence: self.evidence.clone(),
+        let judged = |view: &ListenerView| {
+            Arc::new(Judged {
+                cookie: view.cookie,
+                netns: view.netns,
+                address: view.address,
+                port: view.port,
+                pids: Vec::new(),
+                watched: false,
+                verdict: Verdict::Ok,
+                evidence: self.evidence.clone(),
+            })
         };
         Report { listeners: seen.listeners.iter().map(judged).collect(), ..Report::default() }
     }

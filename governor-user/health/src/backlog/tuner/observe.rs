@@ -10,6 +10,7 @@ use crate::listeners::verdict::{Thresholds, Verdict};
 use crate::report::{Judged, Report};
 use governor_engine::time::Instant;
 use governor_observation::{ListenerView, Observation, Tier};
+use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -84,9 +85,9 @@ impl Tuner {
             let policy = self.policy(listener);
             let inherited = &mut self.inherited;
             let entry = match self.entries.entry(id) {
-                std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-                std::collections::btree_map::Entry::Vacant(_) if policy.0.mode == TunerMode::Off => return None,
-                std::collections::btree_map::Entry::Vacant(new) => {
+                Slot::Occupied(known) => known.into_mut(),
+                Slot::Vacant(_) if policy.0.mode == TunerMode::Off => return None,
+                Slot::Vacant(new) => {
                     let kept = inherited.remove(&id);
                     new.insert(Entry::new(listener, backlog, kept.as_ref(), look.now))
                 }
@@ -97,16 +98,16 @@ impl Tuner {
                 entry.view.clone_from(listener);
             }
         }
-        let bounds = self.bounds(self.entries.get(&id)?, look.reserved);
-        let entry = self.entries.get_mut(&id)?;
+        let entry = self.entries.get(&id)?;
         if entry.policy.mode == TunerMode::Off || (!is_changed && entry.track.is_idle()) {
             self.settle(id);
             return None;
         }
-        let policy = entry.policy;
+        let (policy, bounds) = (entry.policy, self.bounds(entry, look.reserved));
         let hindrance = || evidence(&self.report, listener).and_then(|evidence| hindrance(evidence, &policy));
         let youngest = || youngest(&self.started, &listener.pids);
-        let order = entry.track.step(sample(listener, backlog, look.now), hindrance, &policy, &bounds, youngest);
+        let track = &mut self.entries.get_mut(&id)?.track;
+        let order = track.step(sample(listener, backlog, look.now), hindrance, &policy, &bounds, youngest);
         self.settle(id);
         Some(Task::Order { id, order: order?, shown: backlog })
     }

@@ -64,7 +64,10 @@ impl World {
         };
         let seen =
             Observation { listeners: vec![self.view.clone()], namespaces: vec![namespace], ..Observation::default() };
-        self.history.absorb(&seen, Instant::ZERO.after(Duration::from_millis(self.now))).remove(0)
+        let mut found = None;
+        let now = Instant::ZERO.after(Duration::from_millis(self.now));
+        self.history.absorb(&seen, now, |_, evidence| found = Some(evidence));
+        found.unwrap()
     }
 
     fn ticks(&mut self, count: u64, mut change: impl FnMut(&mut ListenerView)) -> Evidence {
@@ -202,6 +205,6 @@ fn where_not_even_the_limit_is_known_the_namespace_tells_that_some_queue_refuses
 fn a_listener_that_is_gone_is_forgotten() {
     let mut world = World::counted(4);
     world.tick(|view| flow(view, 5, 0, 9));
-    world.history.absorb(&Observation::default(), Instant::ZERO.after(Duration::from_secs(60)));
+    world.history.absorb(&Observation::default(), Instant::ZERO.after(Duration::from_secs(60)), |_, _| {});
     assert!(world.history.tracks.is_empty());
 }
