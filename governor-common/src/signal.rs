@@ -1,7 +1,7 @@
-//! The signal page: 4 KiB of shared memory in which the daemon shows level, pressure, causes and how full node and pools
-//! are, for proxies that look before every request and will not wait for a frame. Owns the layout (`PROTOCOL.md` has it
-//! byte by byte, for other languages) and how it is read and written without a lock. Knows no policy and no clock:
-//! whether a page is stale is told by its [heartbeat](Page::heartbeat) and the reader's own clock.
+//! The signal page: 4 KiB of shared memory in which the daemon shows level, pressure, causes and how full node and
+//! pools are, for proxies that look before every request and will not wait for a frame. Owns the layout (`PROTOCOL.md`
+//! has it byte by byte, for other languages) and how it is read and written without a lock. Knows no policy and no
+//! clock: whether a page is stale is told by its [heartbeat](Page::heartbeat) and the reader's own clock.
 
 #[cfg(feature = "map")]
 #[expect(unsafe_code, reason = "shared memory is mapped here and nowhere else")]
@@ -176,8 +176,8 @@ impl Page {
         seqlock::read(self, ATTEMPTS, find).ok_or(Unreadable::Busy)
     }
 
-    /// Whether somebody waits for a slot somewhere, or would have to: a pool has parked requests, or less than a tenth of
-    /// its slots is free. True also where not all pools are shown.
+    /// Whether a request waits for a slot in any pool, or would have to: a pool has parked requests, or less than a
+    /// tenth of its slots is free. True also where not all pools are shown.
     ///
     /// # Errors
     ///

@@ -72,8 +72,8 @@ pub const fn is_open(socket_state: i32) -> bool {
         && socket_state < state::NEW_SYN_RECV
 }
 
-/// 1 for a connection in an accept queue whose client has closed or reset it, else 0: a Fast Open one waits before it is
-/// established. Without a branch, see `queue`.
+/// 1 for a connection in an accept queue whose client has closed or reset it, else 0: a Fast Open one waits before it
+/// is established. Without a branch, see `queue`.
 #[inline(always)]
 #[must_use]
 pub const fn abandoned(socket_state: i32) -> u32 {
@@ -82,7 +82,7 @@ pub const fn abandoned(socket_state: i32) -> u32 {
 }
 
 /// Whether a connection in this state can be waiting in an accept queue: it is established, its client may have closed,
-/// and nobody on this side has.
+/// and no process on this side has.
 #[inline(always)]
 #[must_use]
 pub const fn can_wait(socket_state: i32) -> bool {

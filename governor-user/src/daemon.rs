@@ -222,7 +222,7 @@ async fn start_kernel_plane(config: &KernelConfig) -> Result<Plane> {
     Ok(plane)
 }
 
-/// Routes panics of contained tasks to the log; the default hook would write to a stream nobody may read.
+/// Routes panics of contained tasks to the log; the default hook would write to a stream that may have no reader.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);

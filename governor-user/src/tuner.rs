@@ -107,7 +107,7 @@ impl Tuner {
         drop(self.0.send(Ask::Obey(Box::new(config))).await);
     }
 
-    /// Ends it, after what it is doing; `for_good`: nobody takes over, so it restores if it is to.
+    /// Ends it, after what it is doing; `for_good`: no other daemon takes over, so it restores if it is configured to.
     pub async fn stop(&self, for_good: bool) {
         let (done, stopped) = oneshot::channel();
         if self.0.send(Ask::Stop { for_good, done }).await.is_ok() {

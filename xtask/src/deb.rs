@@ -1,6 +1,6 @@
 //! `cargo xtask deb`: a Debian package of the daemon and its command line. The tree is assembled here and packed by
-//! `dpkg-deb`, which every Debian has: nothing is compiled for it but what is packed. The package is tried by installing it
-//! into a copy of this machine that nobody else sees, `deb/trial.sh`.
+//! `dpkg-deb`, which every Debian has: nothing is compiled for it but what is packed. The package is tried by
+//! installing it into a private copy of this machine, `deb/trial.sh`.
 
 mod files;
 

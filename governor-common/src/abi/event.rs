@@ -40,7 +40,7 @@ pub enum EventKind {
     Opened,
     /// It stopped listening.
     Closed,
-    /// Its backlog was found changed at an enqueue or a scan: somebody called `listen()` again.
+    /// Its backlog was found changed at an enqueue or a scan: a process called `listen()` again.
     Relistened,
 }
 

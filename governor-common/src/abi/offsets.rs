@@ -63,9 +63,9 @@ pub struct Offsets {
     pub reason_overflow: u32,
     /// `SKB_DROP_REASON_NO_SOCKET` of this kernel.
     pub reason_no_socket: u32,
-    /// `sock.sk_socket`, pointer to `socket`; null while nobody holds the socket.
+    /// `sock.sk_socket`, pointer to `socket`; null while no process holds the socket.
     pub sock_socket: u32,
-    /// `sock.__sk_common.skc_cookie`, u64, 0 until somebody asks for it.
+    /// `sock.__sk_common.skc_cookie`, u64, 0 until the first request for it.
     pub sock_cookie: u32,
     /// `socket.sk`, pointer to `sock`.
     pub socket_sock: u32,

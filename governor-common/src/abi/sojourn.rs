@@ -49,8 +49,8 @@ impl Default for Sojourn {
 }
 
 /// The longest wait of one interval in one number, so that it can be compared and swapped. The daemon numbers the
-/// intervals; a cell that still holds an older interval's is begun anew by the first wait that finds it so, and nobody
-/// has to clear it.
+/// intervals; a cell that still holds an older interval's is begun anew by the first wait that finds it so, and no
+/// reader has to clear it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Longest {
     /// The interval's number, modulo 2¹⁶.

@@ -1,8 +1,8 @@
 //! The page as shared memory: made and sealed by the daemon, mapped read-only by proxies. The one unsafe island of the
 //! signal page; what the words mean is `signal`'s business.
 //!
-//! The file is sealed before anybody gets it: it can neither shrink (so no reader is ever killed by SIGBUS) nor grow,
-//! nobody can write to it or map it writable any more, and the seals cannot be taken off.
+//! The file is sealed before its descriptor leaves the daemon: it can neither shrink (so no reader is ever killed by
+//! SIGBUS) nor grow, no process can write to it or map it writable any more, and the seals cannot be taken off.
 
 use super::{PAGE_SIZE, PAGE_VERSION, Page, Signals};
 use core::ops::Deref;
@@ -135,7 +135,7 @@ struct Mapping(NonNull<Page>);
 
 impl Mapping {
     fn new(file: BorrowedFd<'_>, protection: ProtFlags) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice takes nobody's memory.
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other memory.
         let start = unsafe { mmap(core::ptr::null_mut(), PAGE_SIZE, protection, MapFlags::SHARED, file, 0) }?;
         let page = NonNull::new(start.cast::<Page>()).ok_or(Errno::NOMEM)?;
         Ok(Self(page))
@@ -155,7 +155,8 @@ impl Deref for Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and no reference into it outlives `self`. It fails only for a mapping that is none.
+        // SAFETY: the mapping is ours, and no reference into it outlives `self`. It fails only for a mapping that is
+        // none.
         unsafe { munmap(self.0.as_ptr().cast(), PAGE_SIZE) }.ok();
     }
 }

@@ -25,10 +25,10 @@ pub(super) fn write<M: Memory>(memory: &M, fill: impl FnOnce(&M)) {
     // Even also when what was here before was not ours.
     let before = memory.load(M::SEQUENCE) & !1;
     memory.store(M::SEQUENCE, before.wrapping_add(1));
-    // Whoever sees a word of `fill` sees the odd number too.
+    // A reader that sees a word of `fill` sees the odd number too.
     memory.fence(Ordering::Release);
     fill(memory);
-    // Whoever sees the even number sees every word of `fill` too.
+    // A reader that sees the even number sees every word of `fill` too.
     memory.fence(Ordering::Release);
     memory.store(M::SEQUENCE, before.wrapping_add(2));
 }

@@ -191,7 +191,7 @@ mod mapped {
         let seals = fcntl_get_seals(descriptor).unwrap();
         assert!(seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL));
         assert_eq!(rustix::io::write(descriptor, b"x"), Err(Errno::BADF), "it was opened for reading");
-        // Whoever opens the file anew for writing is stopped by the seals.
+        // The seals stop a process that opens the file anew for writing.
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&descriptor));
         let again = std::fs::File::options().read(true).write(true).open(path).unwrap();
         assert_eq!(ftruncate(&again, 0), Err(Errno::PERM));

@@ -1,6 +1,6 @@
-//! Messages the daemon sends. A `Grant`, `Parked`, `Shed`, `Reject`, `Registered`, `Welcome`, `Error` or `Pong` carries the
-//! request id it answers; `Revoke`, `Overload`, `Limits`, `TierAsk`, `ClientGone`
-//! and `Drain` are unsolicited and carry 0.
+//! Messages the daemon sends. A `Grant`, `Parked`, `Shed`, `Reject`, `Registered`, `Welcome`, `Error` or `Pong` carries
+//! the request id it answers; `Revoke`, `Overload`, `Limits`, `TierAsk`, `ClientGone` and `Drain` are unsolicited and
+//! carry 0.
 
 use super::KeyHash;
 
@@ -205,7 +205,7 @@ pub mod cause {
     /// Requests in flight approach the node cap.
     pub const NODE_IN_FLIGHT: u32 = 1 << 2;
 
-    /// Everybody waits in a listener's accept queue: it stands.
+    /// A listener's accept queue stands: every connection waits in it.
     pub const ACCEPT_SOJOURN: u32 = 1 << 3;
     /// A listener refuses connections because its accept queue is full.
     pub const ACCEPT_OVERFLOW: u32 = 1 << 4;

@@ -74,13 +74,14 @@ impl Sock {
         !tcp.is_null() && Self(tcp.cast_const().cast()).read::<u8>(offset!(tcp_is_subflow)) != 0
     }
 
-    /// Cookie of the first subflow of a Multipath TCP socket; 0 if it has none or nobody asked for it yet.
+    /// Cookie of the first subflow of a Multipath TCP socket; 0 if it has none or it was not requested yet.
     #[inline(always)]
     pub(crate) fn first_subflow_cookie(self) -> u64 {
         if !offsets::has_mptcp() {
             return 0;
         }
-        // SAFETY: the helper checks the address itself; the verifier knows the socket as a `struct sock`, which is shorter.
+        // SAFETY: the helper checks the address itself; the verifier knows the socket as a `struct sock`, which is
+        // shorter.
         let first = unsafe { bpf_probe_read_kernel(self.0.add(offset!(mptcp_first)).cast::<*const u8>()) };
         let Ok(first) = first else { return 0 };
         // SAFETY: the helper checks the address itself.
@@ -159,7 +160,8 @@ impl Sock {
         if target.is_null() { None } else { Some(Self(target)) }
     }
 
-    /// As [`Self::pointer`], without a look: what is read behind a null pointer is 0, and no helper takes it for a socket.
+    /// As [`Self::pointer`], without a look: what is read behind a null pointer is 0, and no helper takes it for a
+    /// socket.
     #[inline(always)]
     pub(crate) fn pointer_or_null(self, offset: usize) -> Self {
         Self(self.read(offset))
@@ -202,7 +204,7 @@ impl Sock {
         node.read(offset!(node_id))
     }
 
-    /// The socket's cookie if anybody has asked for it before, else 0.
+    /// The socket's cookie if it was requested before, else 0.
     #[inline(always)]
     pub(crate) fn known_cookie(self) -> u64 {
         self.read(offset!(sock_cookie))

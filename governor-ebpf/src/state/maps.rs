@@ -44,7 +44,8 @@ static STATS: Array<GlobalStats, 1> = Array::new();
 static HANDED_ON: LruHashMap<ListenPort, u64, 1024> = LruHashMap::new();
 
 /// First subflows of Multipath TCP that wait for their accept, by their cookie: the listener's cookie and when they
-/// entered its queue. Accept hands over another socket, which has no mark. Those that nobody accepts make room.
+/// entered its queue. Accept hands over another socket, which has no mark. Those of connections that are not accepted
+/// are evicted.
 #[btf_map]
 static SUBFLOWS: LruHashMap<u64, [u64; 2], 4096> = LruHashMap::new();
 
@@ -52,7 +53,8 @@ static SUBFLOWS: LruHashMap<u64, [u64; 2], 4096> = LruHashMap::new();
 #[btf_map]
 static WORDS: PerCpuArray<u64, 1> = PerCpuArray::new();
 
-/// The change of state that was seen last on this CPU, until the twin has read it: the socket's address and its new state.
+/// The change of state that was seen last on this CPU, until the twin has read it: the socket's address and its new
+/// state.
 #[btf_map]
 static STATE_WORDS: PerCpuArray<[u64; 2], 1> = PerCpuArray::new();
 
@@ -71,8 +73,8 @@ static QUICK_MARKS: Array<QuickMark, { PLACES as usize }> = Array::new();
 #[unsafe(no_mangle)]
 static LAST_PLACE: u32 = 0;
 
-/// Cookies of connections whose end is to be told of, each in one of two places that it leads to: see `leased`. Written by the
-/// daemon, taken out by whoever sees the end.
+/// Cookies of connections whose end is to be told of, each in one of two places that it leads to: see `leased`. Written
+/// by the daemon, removed by the program that sees the end.
 #[btf_map]
 static LEASED: Array<u64, { MAX_LEASED as usize }> = Array::new();
 
@@ -276,8 +278,8 @@ pub(crate) fn handed_on_at(port: ListenPort) -> u64 {
     HANDED_ON.get_ptr(port).map_or(0, |moment| unsafe { moment.read_volatile() })
 }
 
-/// Takes a connection off those whose end is to be told of; false for all others. No call: the kernel does look-ups in arrays
-/// in place.
+/// Takes a connection off those whose end is to be told of; false for all others. No call: the kernel does look-ups in
+/// arrays in place.
 #[inline(always)]
 pub(crate) fn take_leased(cookie: u64) -> bool {
     let [one, other] = leased_places(cookie);
@@ -307,7 +309,7 @@ pub(crate) fn note_subflow(cookie: u64, listener: u64, enqueued_ns: u64) {
 /// What [`note_subflow`] remembered, once.
 #[inline(always)]
 pub(crate) fn take_subflow(cookie: u64) -> Option<[u64; 2]> {
-    // SAFETY: as in `listener`; nobody writes an entry twice.
+    // SAFETY: as in `listener`; an entry is written once.
     let known = SUBFLOWS.get_ptr(cookie).map(|value| unsafe { value.read_volatile() })?;
     let _gone = SUBFLOWS.remove(cookie);
     Some(known)

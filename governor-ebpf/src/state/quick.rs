@@ -1,7 +1,8 @@
-//! Quick marks: marks of connections that count from their establishment to their close. Only events of their own socket
-//! change them, under its lock, so that one can lie anywhere and not only on the socket: it lies in a table, where the
-//! socket's cookie leads. Cookies are given out in a row, so two sockets share a place when one stays open for as long as it
-//! takes to open as many others as there are places. The later one gets its mark in socket storage, at ten times the price.
+//! Quick marks: marks of connections that count from their establishment to their close. Only events of their own
+//! socket change them, under its lock, so that one can lie anywhere and not only on the socket: it lies in a table,
+//! where the socket's cookie leads. Cookies are given out in a row, so two sockets share a place when one stays open
+//! for as long as it takes to open as many others as there are places. The later one gets its mark in socket storage,
+//! at ten times the price.
 
 use crate::kernel::sock::Sock;
 use crate::state::cells::QuickCell;
@@ -53,8 +54,8 @@ pub(crate) fn release(sk: Sock) -> Option<(u64, u32)> {
     mark.cookie.replace(mark.cookie.load(), 0).ok().map(|()| was)
 }
 
-/// When a connection entered its accept queue, by its quick mark; 0 when it has none. Free places have no stamp, so nobody
-/// need ask whether the cookie is one.
+/// When a connection entered its accept queue, by its quick mark; 0 when it has none. Free places have no stamp, so no
+/// caller need ask whether the cookie is one.
 #[inline(always)]
 pub(crate) fn stamp(sk: Sock) -> u64 {
     let cookie = sk.known_cookie();

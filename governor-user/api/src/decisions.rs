@@ -89,7 +89,7 @@ pub struct Numbers {
     /// What was counted against `limit`.
     #[serde(default)]
     pub limited: u32,
-    /// In flight of everybody.
+    /// In flight in all.
     pub in_flight: u32,
     /// Capacity.
     pub capacity: u32,

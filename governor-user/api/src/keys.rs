@@ -75,7 +75,7 @@ pub struct KeyOverrideRequest {
     /// Fields to remove. Where nothing is left the override is taken away.
     #[serde(default)]
     pub unset: Vec<KeyField>,
-    /// Why, for whoever comes after.
+    /// Why, for other operators.
     #[serde(default)]
     pub reason: Option<String>,
 }
@@ -136,9 +136,10 @@ pub struct Event {
     pub at_seconds: u64,
     /// Who; `governord` where something ended by itself.
     pub by: String,
-    /// What was done: `set`, `unset`, `bypass`, `key` (override set), `key-clear`, `key-expired`, `level` (of overload),
-    /// `member-up`, `member-cool`, `member-drain`, `member-undrain` (orders), `member-cooling` (a cool-down began by a report),
-    /// `drain` (of the node), `shed level` (the one that refuses work) or `verdict` (of a listener that feeds them).
+    /// What was done: `set`, `unset`, `bypass`, `key` (override set), `key-clear`, `key-expired`, `level` (of
+    /// overload), `member-up`, `member-cool`, `member-drain`, `member-undrain` (orders), `member-cooling` (a cool-down
+    /// began by a report), `drain` (of the node), `shed level` (the one that refuses work) or `verdict` (of a listener
+    /// that feeds them).
     pub action: String,
     /// To what: a setting's or a key's name; empty for the bypass.
     pub subject: String,
@@ -146,6 +147,6 @@ pub struct Event {
     pub before: Value,
     /// How it is.
     pub after: Value,
-    /// Why, where somebody said so.
+    /// Why, where a reason was given.
     pub reason: Option<String>,
 }

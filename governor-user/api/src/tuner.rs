@@ -20,8 +20,8 @@ pub struct Tuner {
     /// What operators set for single listeners at run time, the oldest first.
     #[serde(default)]
     pub settings: Vec<TunerSetting>,
-    /// Listeners of which no process is known that holds them, and why: these cannot be tuned. `null` where every process
-    /// could be looked at.
+    /// Listeners of which no process is known that holds them, and why: these cannot be tuned. `null` where every
+    /// process could be looked at.
     #[serde(default)]
     pub holders_unknown: Option<HoldersUnknown>,
 }
@@ -69,8 +69,8 @@ impl fmt::Display for TunerWhich {
     }
 }
 
-/// A mode that an operator set at run time, over the configuration. Of several that fit a listener the most precise holds: a
-/// socket before an address, before a port, before a process, a cgroup and a namespace.
+/// A mode that an operator set at run time, over the configuration. Of several that fit a listener the most precise
+/// holds: a socket before an address, before a port, before a process, a cgroup and a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunerSetting {
     /// For which listeners.
@@ -163,7 +163,7 @@ pub enum TunerState {
     Raised,
     /// Its application called `listen()` with the first value again, as a reload does.
     Reverted,
-    /// Left to whoever set it, until `tune resume`.
+    /// Left as another process or an operator set it, until `tune resume`.
     StoodDown,
 }
 

@@ -20,7 +20,7 @@ pub struct Config {
     /// are remembered.
     pub node_cap: u32,
     /// How long a request waits for a daemon that is restarting, busy or not yet there before the fallback decides.
-    /// Counted from the moment the connection was lost, so a long outage delays nobody.
+    /// Counted from the moment the connection was lost, so a long outage does not delay later requests.
     pub patience: Duration,
     /// Longest park that a request which names none may be given again after the daemon restarted.
     pub max_wait: Duration,
@@ -68,7 +68,7 @@ impl NodeSecret {
     ///
     /// # Errors
     ///
-    /// [`EmptySecret`] for one without any byte but white space: with a variable that is set to nothing, everybody who
+    /// [`EmptySecret`] for one without any byte but white space: with a variable that is set to nothing, anyone who
     /// knows an API key could compute its hash.
     pub fn new(bytes: &[u8]) -> Result<Self, EmptySecret> {
         if bytes.trim_ascii().is_empty() { Err(EmptySecret) } else { Ok(Self(bytes.into())) }

@@ -1,5 +1,5 @@
-//! The handle: hashes keys, asks through the shared connection (`transport`), and shows what is known of it. Decides nothing
-//! and touches no socket.
+//! The handle: hashes keys, asks through the shared connection (`transport`), and shows what is known of it. Decides
+//! nothing and touches no socket.
 
 use crate::config::Config;
 use crate::lease::queue::{Command, Queue};
@@ -71,7 +71,7 @@ impl Governor {
         self.acquire_boxed(Box::new(ask)).await
     }
 
-    /// The same. A request is long, and whoever waits for its answer need not have it in hand.
+    /// The same. A request is long; boxed, it is not part of every future that waits for its answer.
     pub(crate) async fn acquire_boxed(&self, ask: Box<AcquireRequest>) -> Result<Lease, Refused> {
         let ticket = self.view.queue.counters().tickets.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
@@ -92,17 +92,17 @@ impl Governor {
         self.view.queue.send(Command::Report(report));
     }
 
-    /// Organisations that reached the base ceiling of their class, hashed as [`Self::key`] hashes them: look up the tier
-    /// and tell it by [`Self::tier_is`]. Nothing waits for the answer; without one the base holds.
+    /// Organisations that reached the base ceiling of their class, hashed as [`Self::key`] hashes them: look up the
+    /// tier and tell it by [`Self::tier_is`]. Nothing waits for the answer; without one the base holds.
     #[must_use]
     pub fn tier_asks(&self) -> TierAsks {
         TierAsks { asked: self.view.tiers.upgrade().map(|sender| sender.subscribe()) }
     }
 
     /// Answers one of [`Self::tier_asks`]: the trust tier of an organisation, by the name of a class in the daemon's
-    /// configuration such as `tier3`, which holds for `ttl`, at most an hour. It can raise the org's ceiling and never lowers
-    /// it. `None`: the look-up failed, and the base holds for so long. The daemon ignores an answer that it did not ask this
-    /// session for. Lost while the daemon is away: it asks again when it needs to know.
+    /// configuration such as `tier3`, which holds for `ttl`, at most an hour. It can raise the org's ceiling and never
+    /// lowers it. `None`: the look-up failed, and the base holds for so long. The daemon ignores an answer that it did
+    /// not ask this session for. Lost while the daemon is away: it asks again when it needs to know.
     pub fn tier_is(&self, org: KeyHash, class: Option<&str>, ttl: Duration) {
         let ttl_ms = u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX);
         self.view.queue.send(Command::Tier(TierIs { org, class: class.map(str::to_owned), ttl_ms }));
@@ -147,7 +147,7 @@ pub struct TierAsks {
 }
 
 impl TierAsks {
-    /// The next organisation asked for; `None` when the library's task has ended. Whoever is too slow misses questions,
+    /// The next organisation asked for; `None` when the library's task has ended. A slow reader misses questions,
     /// and the daemon asks again.
     pub async fn next(&mut self) -> Option<KeyHash> {
         let asked = self.asked.as_mut()?;

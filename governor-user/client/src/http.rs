@@ -62,8 +62,8 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
      x-request-id, request-id",
 );
 
-/// Marks a response, by its extensions, as a refusal of this gateway's own, so that it is not taken for the upstream's. A
-/// handler that refuses with 429 or 529 by rules of its own sets it.
+/// Marks a response, by its extensions, as a refusal of this gateway's own, so that it is not taken for the upstream's.
+/// A handler that refuses with 429 or 529 by rules of its own sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnRefusal;
 
@@ -147,7 +147,7 @@ pub fn mark_upstream_refusal<B>(response: &mut Response<B>) {
     }
 }
 
-/// `Retry-After` in whole seconds, rounded up and at least 1, so that nobody comes back too early; the exact value in
+/// `Retry-After` in whole seconds, rounded up and at least 1, so that no client retries too early; the exact value in
 /// `retry-after-ms`.
 fn insert_retry_after(headers: &mut HeaderMap, after: Duration) {
     headers.insert(header::RETRY_AFTER, whole_seconds(after).into());

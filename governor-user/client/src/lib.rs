@@ -31,7 +31,7 @@
 //!         drop(lease);
 //!     }
 //!     Err(refused) => {
-//!         // Tell the client: 429 is its own limit, 529 is everybody's.
+//!         // Tell the client: 429 is a limit of this caller, 529 is overload of the node.
 //!         println!("{} {:?}: {}", refused.status(), refused.retry_after(), refused.detail());
 //!     }
 //! }

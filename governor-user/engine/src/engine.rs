@@ -52,8 +52,8 @@ const CHECK_EVERY: u64 = 1024;
 ///    [`leases`](Self::leases).
 ///
 /// No input fails and none panics: every `Acquire`, `Move`, `Resume` and `Register` gets exactly one answer, and facts
-/// about what is not there are counted. Each change of state is one order, with whom it concerns: a subscriber that starts
-/// from a [`snapshot`](Self::snapshot) and reads every order knows what the engine knows.
+/// about what is not there are counted. Each change of state is one order, with whom it concerns: a subscriber that
+/// starts from a [`snapshot`](Self::snapshot) and reads every order knows what the engine knows.
 ///
 /// ```
 /// use governor_engine::Engine;
@@ -152,7 +152,7 @@ pub struct Engine {
     timers: BTreeSet<(Instant, Timer)>,
     /// What `timers` holds for each pool.
     pool_timers: Vec<Option<Instant>>,
-    /// Pools in which somebody who waits may be able to go, by id.
+    /// Pools in which a parked request may be able to go, by id.
     woken: Vec<PoolId>,
     outputs: VecDeque<Output>,
     /// Bypass, drain and level as they were announced last.
@@ -259,14 +259,14 @@ impl Engine {
         self.next_at()
     }
 
-    /// Something changed in a pool that may let somebody go.
+    /// Something changed in a pool that may let a parked request go.
     fn wake(&mut self, pool: PoolId) {
         if let Err(at) = self.woken.binary_search(&pool) {
             self.woken.insert(at, pool);
         }
     }
 
-    /// Something changed that may let somebody go anywhere.
+    /// Something changed that may let a parked request go in any pool.
     fn wake_all(&mut self) {
         self.woken.clone_from(&self.order);
         self.woken.sort_unstable();

@@ -164,7 +164,8 @@ pub struct MemberView {
     pub reserve: u32,
     /// In flight.
     pub in_flight: u32,
-    /// `up`, `cooling`, `off` or `draining`. A member that fails but is kept selectable, because all others fail too, is `up`.
+    /// `up`, `cooling`, `off` or `draining`. A member that fails but is kept selectable, because all others fail too,
+    /// is `up`.
     pub state: MemberState,
     /// End of its cool-down, also of one that is kept selectable; `None` without one.
     pub cooling_until: Option<Instant>,
@@ -269,7 +270,7 @@ pub struct Totals {
     pub hops: u64,
     /// Tiers asked for.
     pub tier_asks: u64,
-    /// Answers about tiers that nobody had asked this session for, or that came twice.
+    /// Answers about tiers that this session was not asked for, or that came twice.
     pub tier_answers_ignored: u64,
     /// Leases that a proxy claimed to hold and that were not believed.
     pub claims_refused: u64,

@@ -1,7 +1,7 @@
 //! Whether the clients of leases are still connected, as the kernel tells. Where there are programs each connection is
-//! named to them once, and its end comes out of their buffer; everywhere it can be asked for by one look-up, in the network
-//! namespace of the proxy that holds it. A thread of its own, because entering a namespace and asking may take a while.
-//! What cannot be asked is unknown, which says nothing. Knows no lease.
+//! named to them once, and its end comes out of their buffer; everywhere it can be asked for by one look-up, in the
+//! network namespace of the proxy that holds it. A thread of its own, because entering a namespace and asking may take
+//! a while. What cannot be asked is unknown, which says nothing. Knows no lease.
 
 use crate::proc::privileged::{self, EnterError, Home};
 use crate::programs::closings::Closings;
@@ -20,8 +20,8 @@ const READ_EVERY: Duration = Duration::from_millis(20);
 pub struct Question<T> {
     /// Whose client it is.
     pub of: T,
-    /// Process id of the proxy; its namespace is looked in. `None`: it is not known here, and only the connection's end can
-    /// be waited for.
+    /// Process id of the proxy; its namespace is looked in. `None`: it is not known here, and only the connection's end
+    /// can be waited for.
     pub proxy: Option<u32>,
     /// The connection.
     pub socket: ClientSocket,
@@ -32,7 +32,7 @@ pub struct Question<T> {
 pub struct Finding<T> {
     /// Whose client it is.
     pub of: T,
-    /// Nobody holds the connection any more.
+    /// No process holds the connection any more.
     pub gone: bool,
     /// The cookie by which it is known from now on.
     pub cookie: Option<u64>,
@@ -95,7 +95,7 @@ impl<T: Copy + Send + 'static> ClientWatch<T> {
     }
 }
 
-/// The next round, nothing when it is time to read ends, `None` when nobody will ask again.
+/// The next round, nothing when it is time to read ends, `None` when every sender is gone.
 fn next<T>(asked: &mpsc::Receiver<Round<T>>, closings: Option<&Closings>) -> Option<Option<Round<T>>> {
     if !closings.is_some_and(Closings::waits) {
         return asked.recv().ok().map(Some);

@@ -48,10 +48,10 @@ impl HookEvent {
     }
 }
 
-/// How one event is observed, or a program of somebody else.
+/// How one event is observed, or a program that is not governor's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookView {
-    /// What it is for; `None` for a program of somebody else.
+    /// What it is for; `None` for a program that is not governor's.
     pub event: Option<HookEvent>,
     /// The same in words.
     pub purpose: String,
@@ -68,7 +68,7 @@ pub struct HookView {
 }
 
 impl HookView {
-    /// The tier of the candidate that fires; `None` when none does, and for a program of somebody else.
+    /// The tier of the candidate that fires; `None` when none does, and for a program that is not governor's.
     #[must_use]
     pub fn tier(&self) -> Option<Tier> {
         self.candidates.iter().find(|candidate| candidate.fires).map(|candidate| candidate.tier)

@@ -1,5 +1,5 @@
-//! What is seen of the machine: the kernel plane publishes one immutable [`Observation`] per tick, and [`vitals`] are read
-//! beside it. Plain data; knows no BPF, no netlink. A value that is not known is `None`, never 0.
+//! What is seen of the machine: the kernel plane publishes one immutable [`Observation`] per tick, and [`vitals`] are
+//! read beside it. Plain data; knows no BPF, no netlink. A value that is not known is `None`, never 0.
 
 mod hook;
 mod listener;
@@ -199,8 +199,9 @@ pub struct CgroupView {
     pub outbound: u64,
     /// Whose cgroup `inbound` counts under.
     pub inbound_basis: Basis,
-    /// Where that is the acceptor's: open connections of the listeners that this cgroup created, queued ones included and
-    /// whoever accepted them. Polled no more often than audits. `None` where `inbound` counts under the owner anyway.
+    /// Where that is the acceptor's: open connections of the listeners that this cgroup created, queued ones included
+    /// and the cgroup that accepted them. Polled no more often than audits. `None` where `inbound` counts under the
+    /// owner anyway.
     pub inbound_owned: Option<u64>,
 }
 

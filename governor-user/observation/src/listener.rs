@@ -33,12 +33,12 @@ pub struct ListenerView {
     pub enqueued_total: Option<u64>,
     /// Connections that left it by accept since it was first seen.
     pub accepted_total: Option<u64>,
-    /// Of those, connections that their client had closed or reset by then: work for nobody. Those of Multipath TCP are not
-    /// looked at. `None` where accepts are not seen as they happen.
+    /// Of those, connections that their client had closed or reset by then: work without a client. Those of Multipath
+    /// TCP are not looked at. `None` where accepts are not seen as they happen.
     #[serde(default)]
     pub abandoned_total: Option<u64>,
-    /// Packets refused because the queue was full, since it was first seen: attempts and not clients, because each retry
-    /// counts. `None` where something was dropped and nobody saw why; never 0 then.
+    /// Packets refused because the queue was full, since it was first seen: attempts and not clients, because each
+    /// retry counts. `None` where something was dropped for an unknown reason; never 0 then.
     pub overflows_total: Option<u64>,
     /// For how long `overflows_total` has missed nothing, where that is not since it was first seen: on the tracepoint
     /// tier SYNs are looked at only while a queue is nearly full or handshakes are refused.
@@ -56,7 +56,8 @@ pub struct ListenerView {
     pub drops_total: Option<u64>,
     /// cgroup-v2 path of the listener's creator.
     pub owner_cgroup: Option<String>,
-    /// Inode number behind its descriptors; `None` where the table does not say, and for a socket that no process holds.
+    /// Inode number behind its descriptors; `None` where the table does not say, and for a socket that no process
+    /// holds.
     #[serde(default)]
     pub inode: Option<u64>,
     /// Processes that hold it, where they can be read.
@@ -134,8 +135,8 @@ pub struct SojournBucket {
 }
 
 impl ListenerView {
-    /// Whether the accept queue is full; `None` where the backlog is unknown. The kernel refuses when depth > backlog, so a
-    /// queue holds backlog + 1.
+    /// Whether the accept queue is full; `None` where the backlog is unknown. The kernel refuses when depth > backlog,
+    /// so a queue holds backlog + 1.
     #[must_use]
     pub fn is_full(&self) -> Option<bool> {
         self.backlog.map(|backlog| self.depth > backlog)

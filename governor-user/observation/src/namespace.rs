@@ -63,8 +63,8 @@ pub enum HalfOpen {
 }
 
 impl NamespaceCounters {
-    /// Half-open attempts wait in a table of their own and never in the accept queue. Whether they are a burst of clients or
-    /// a flood shows in how many of them become connections.
+    /// Half-open attempts wait in a table of their own and never in the accept queue. Whether they are a burst of
+    /// clients or a flood shows in how many of them become connections.
     #[must_use]
     pub fn half_open(&self) -> HalfOpen {
         let sent = self.syncookies_sent.unwrap_or(0);
@@ -148,7 +148,7 @@ impl FindingKind {
         }
     }
 
-    /// Whether somebody should look at it.
+    /// Whether an operator should look at it.
     #[must_use]
     pub fn is_trouble(self) -> bool {
         match self {

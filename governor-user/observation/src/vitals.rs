@@ -1,5 +1,5 @@
-//! How the machine and the proxies' processes fare at one moment. Plain data; what cannot be read is `None` or absent, and
-//! presses nothing.
+//! How the machine and the proxies' processes fare at one moment. Plain data; what cannot be read is `None` or absent,
+//! and presses nothing.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 /// Everything that is read of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vitals {
-    /// Share of the last 10 s, in ‰, in which some task waited for a CPU: of the proxies' cgroup that fares worst, or of the
-    /// whole machine.
+    /// Share of the last 10 s, in ‰, in which some task waited for a CPU: of the proxies' cgroup that fares worst, or
+    /// of the whole machine.
     pub cpu: Option<u16>,
     /// The same for memory.
     pub memory: Option<u16>,
@@ -23,7 +23,7 @@ pub struct Vitals {
 pub struct CgroupMemory {
     /// Path below the v2 root.
     pub path: String,
-    /// Bytes it uses and could not give back at once: without page cache that nobody uses.
+    /// Bytes it uses and could not give back at once: without unused page cache.
     pub used: u64,
     /// Bytes at most.
     pub limit: u64,

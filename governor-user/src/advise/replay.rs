@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// Ten keys of one org fill the pool and an eleventh waits; then somebody else comes. Slots are free at 3 s and 10 s.
+    /// Ten keys of one org fill the pool and an eleventh waits; then another key comes. Slots are free at 3 s and 10 s.
     fn outcome(org: Option<u32>) -> (u64, u64) {
         let mut jobs: Vec<Job> = (0..8).map(|key| job(0, key, org, 5, 100)).collect();
         jobs.extend([job(0, 8, org, 5, 3), job(0, 9, org, 5, 10), job(1, 10, org, 5, 100), job(2, 99, None, 30, 100)]);

@@ -38,7 +38,7 @@ impl Answer {
 /// Why there is no answer.
 #[derive(Debug, Error)]
 pub(super) enum Error {
-    /// Nobody answers on the socket.
+    /// Nothing answers on the socket.
     #[error("cannot reach governord at {}: {}", socket.display(), meaning(cause))]
     Unreachable {
         /// The socket.
@@ -46,7 +46,7 @@ pub(super) enum Error {
         /// What the kernel said; the sentence has its meaning.
         cause: io::Error,
     },
-    /// Somebody is there and says nothing.
+    /// A process accepts and does not answer.
     #[error(
         "governord at {} does not answer within {seconds} s: it is stuck or stopped; see its log, then restart it",
         socket.display()
@@ -57,7 +57,7 @@ pub(super) enum Error {
         /// How long was waited.
         seconds: u64,
     },
-    /// Somebody is there who is not governord, or not of this version.
+    /// A process answers that is not governord, or not of this version.
     #[error("what answers at {} is not governord of this version ({what}): check --socket", socket.display())]
     Foreign {
         /// The socket.

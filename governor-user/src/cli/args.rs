@@ -111,7 +111,7 @@ pub(super) enum Command {
         /// End by itself after so long, e.g. 1h; without it, only --clear ends it
         #[arg(long = "for", value_name = "TIME", value_parser = whole_seconds, requires = "setting")]
         duration: Option<u64>,
-        /// Why, for whoever comes after
+        /// Why, for other operators
         #[arg(long, value_name = "TEXT", requires = "setting")]
         reason: Option<String>,
         /// Remove single fields: cap, weight, floor, suspend, or end (of all of it)
@@ -240,13 +240,15 @@ pub(super) enum Command {
     },
     /// Read the configuration again; an invalid one changes nothing (exit code 1)
     Reload {
-        /// Configuration file of the daemon, for its control socket [default: /etc/governor/governor.toml if it is there]
+        /// Configuration file of the daemon, for its control socket [default: /etc/governor/governor.toml if it is
+        /// there]
         #[arg(long, value_name = "FILE", env = "GOVERNOR_CONFIG", hide_env_values = true)]
         config: Option<PathBuf>,
     },
     /// Check the daemon and the machine; without a daemon, only the machine (exit code 3)
     Doctor {
-        /// Remove what a governord that is gone has left, sockets and what it pinned in the kernel; nothing while one runs
+        /// Remove what a governord that is gone has left, sockets and what it pinned in the kernel; nothing while one
+        /// runs
         #[arg(long)]
         clean: bool,
         /// Configuration file of that governord [default: /etc/governor/governor.toml if it is there]

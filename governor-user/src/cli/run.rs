@@ -47,7 +47,7 @@ pub fn main() -> ExitCode {
     let (answer, exit) = match dispatch(args) {
         Ok(answer) => (answer.text, answer.exit),
         Err(error) => {
-            // Nobody can be told that standard error is closed.
+            // That standard error is closed cannot be reported anywhere.
             drop(writeln!(io::stderr(), "governorctl: {}", chain(&error)));
             (String::new(), error.exit())
         }
@@ -65,7 +65,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What every subcommand needs: somebody to ask and a way to show the answer.
+/// What every subcommand needs: the control client and a way to show the answer.
 #[derive(Debug)]
 pub(super) struct Ctl {
     /// The daemon.

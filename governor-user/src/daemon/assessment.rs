@@ -1,6 +1,6 @@
-//! The thread that makes the reports: one for each observation, with what `/proc` says of the machine and of the proxies.
-//! A thread of its own, because a host with thousands of listeners takes milliseconds to judge and a request must not wait
-//! for that.
+//! The thread that makes the reports: one for each observation, with what `/proc` says of the machine and of the
+//! proxies. A thread of its own, because a host with thousands of listeners takes milliseconds to judge and a request
+//! must not wait for that.
 
 use crate::config::{CgroupCeiling, OverloadConfig};
 use crate::process::clock;
@@ -21,8 +21,8 @@ use tokio::sync::watch;
 /// `/proc` is read at most this often.
 const READ_EVERY: Duration = Duration::from_millis(250);
 
-/// The thread rests at least this many times as long as a report took, and observations in between are not looked at: at
-/// most a fifth of one CPU.
+/// The thread rests at least this many times as long as a report took, and observations in between are not looked at:
+/// at most a fifth of one CPU.
 const REST: u32 = 4;
 
 /// Reports come this often when there are no observations any more: requests and the machine are still weighed.
@@ -106,7 +106,7 @@ impl Watcher {
             self.read_at = Some(now);
         }
         let report = self.assessor.assess(seen, &self.vitals, &loads, now);
-        // Nobody listens only while the daemon stops.
+        // Only while the daemon stops there is no receiver.
         self.reports.send_replace(Arc::new(report));
     }
 }

@@ -19,7 +19,7 @@ const MOST_RECENT: usize = 10_000;
 
 impl Driver {
     pub(super) fn answer(&mut self, ask: Ask, now: Instant) {
-        // Whoever asked may have gone: an answer nobody waits for is dropped.
+        // The caller may have gone: an answer without a receiver is dropped.
         match ask {
             Ask::View(answer) => drop(answer.send(self.view(&[], now))),
             Ask::Leases(answer) => {

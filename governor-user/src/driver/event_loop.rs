@@ -50,8 +50,8 @@ use tokio::sync::{mpsc, watch};
 /// Messages handled before the outputs of all of them go out.
 const BATCH: usize = 256;
 
-/// What is to be kept on disk waits this long for company: a wake-up of the writer per decision would cost more than the
-/// decision.
+/// What is to be kept on disk waits this long for company: a wake-up of the writer per decision would cost more than
+/// the decision.
 pub(super) const FLUSH_EVERY: Duration = Duration::from_millis(200);
 
 /// What the driver is made of.
@@ -94,8 +94,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts of a run by what is configured and what the state folder has: without page, kernel and earlier sessions, and
-    /// with a recorder of its own.
+    /// The parts of a run by what is configured and what the state folder has: without page, kernel and earlier
+    /// sessions, and with a recorder of its own.
     ///
     /// # Errors
     /// The policy is one that the engine refuses.
@@ -184,7 +184,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// With nobody connected.
+    /// Without sessions.
     #[must_use]
     pub fn new(mut parts: Parts, inbox: mpsc::WeakSender<Message>, now: Instant) -> Self {
         if parts.bypass.is_on(clock::wall_seconds()) {

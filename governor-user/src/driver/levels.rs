@@ -1,5 +1,5 @@
-//! What the driver makes of a report: the level that proxies are notified of, the level that the engine acts by, and a record
-//! of what the [transitions](governor_health::transitions) selects.
+//! What the driver makes of a report: the level that proxies are notified of, the level that the engine acts by, and a
+//! record of what the [transitions](governor_health::transitions) selects.
 
 use super::messages::Message;
 use crate::driver::Driver;
@@ -29,7 +29,7 @@ pub(crate) async fn forward(mut reports: watch::Receiver<Arc<Report>>, driver: W
         let report = if goes_on {
             Arc::clone(&reports.borrow_and_update())
         } else {
-            // A level that nobody looks after must not refuse work.
+            // A level that is no longer updated must not refuse work.
             tracing::error!("the overload thread ended: no overload signals from now on");
             Arc::default()
         };

@@ -137,6 +137,6 @@ pub enum Ask {
         /// Whether the order is stored.
         answer: oneshot::Sender<Stored>,
     },
-    /// Somebody changed something elsewhere.
+    /// A change that was made outside the driver.
     Record(Box<api::Event>),
 }

@@ -1,5 +1,5 @@
-//! What the driver does at the end of every turn and when time has passed: timers, what is due from time to time, and what
-//! was queued for sessions.
+//! What the driver does at the end of every turn and when time has passed: timers, what is due from time to time, and
+//! what was queued for sessions.
 
 use crate::driver::Driver;
 use crate::process::clock;
@@ -8,8 +8,8 @@ use governor_engine::id::SessionId;
 use governor_engine::io::Input;
 use governor_engine::time::{Duration, Instant};
 
-/// So much later than due a timer of its own is set for what any turn may do: while requests come there always is one, and
-/// to be woken costs more than what there is to do.
+/// So much later than due a timer of its own is set for what any turn may do: while requests come there always is one,
+/// and to be woken costs more than what there is to do.
 pub(super) const COMPANY: Duration = Duration::from_millis(5);
 
 impl Driver {
@@ -41,7 +41,7 @@ impl Driver {
         self.checkpoint(now);
     }
 
-    /// When there is something to do, whoever comes.
+    /// When there is something to do, with or without a message.
     pub(super) fn next_timer(&self) -> Option<Instant> {
         let bypass = self.parts.engine.is_bypassed().then(|| {
             let wall = clock::wall_seconds();

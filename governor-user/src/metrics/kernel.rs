@@ -89,7 +89,7 @@ fn closed(page: &mut Page, shown: &[ClosedListeners]) {
     );
 }
 
-/// A socket that discarded nothing refused nothing at either stage, whoever looked.
+/// A socket that discarded nothing refused nothing at either stage, whether or not a hook watched.
 fn overflows(listener: &ListenerView) -> impl Iterator<Item = Row<u64>> {
     let none = listener.overflows_total.filter(|total| *total == 0);
     [("syn", listener.overflow_syn_total), ("ack", listener.overflow_ack_total)].into_iter().filter_map(

@@ -47,7 +47,7 @@ fn protobuf(asked: &HeaderMap, shown: Shown<'_>) -> Option<Response> {
     })
 }
 
-/// Text for everybody.
+/// The text format, for every scraper.
 #[cfg(not(feature = "native-histograms"))]
 fn protobuf(_asked: &HeaderMap, _shown: Shown<'_>) -> Option<Response> {
     None

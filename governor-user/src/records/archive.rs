@@ -1,5 +1,5 @@
-//! Decisions on disk, so that `explain` answers for a day also after a restart. Written as they are made, looked through
-//! only when somebody asks; what the driver remembers itself is in `journal`.
+//! Decisions on disk, so that `explain` answers for a day also after a restart. Written as they are made, looked
+//! through only on request; what the driver remembers itself is in `journal`.
 
 use super::decision as views;
 use crate::process::clock;
@@ -41,7 +41,7 @@ impl Archive {
 
     /// Adds one. It is on its way to the disk after [`Self::flush`].
     pub fn append(&mut self, entry: &Entry) {
-        // The explanation is worked out from the numbers when somebody asks.
+        // The explanation is worked out from the numbers on request.
         let record = Record { wall: clock::wall_seconds(), decision: views::numbers(entry, entry.decision.at) };
         self.0.append(&serde_json::to_vec(&record).expect("API types have string keys and serialize"));
     }

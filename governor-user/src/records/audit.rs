@@ -1,5 +1,5 @@
-//! What operators changed and what ended by itself, on disk: who, when, what was and what is. A bounded ring; the log has
-//! the same lines. Knows nothing of what the changes do.
+//! What operators changed and what ended by itself, on disk: who, when, what was and what is. A bounded ring; the log
+//! has the same lines. Knows nothing of what the changes do.
 
 use crate::process::clock;
 use crate::records::event_log::{level, words};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Events on disk at most, in bytes: some 15,000 of them.
 const BYTES: u64 = 4 * 1024 * 1024;
 
-/// Who is named where nobody did it: something ended by itself.
+/// The actor of an event without one: something ended by itself.
 pub const ITSELF: &str = "governord";
 
 /// An event of this moment. `before` and `after` are whatever the API shows of the thing; `None` is nothing.

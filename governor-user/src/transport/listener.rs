@@ -64,7 +64,7 @@ pub fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<BoundSocket> 
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder of {shown}"))?;
     }
     remove_leftover(path)?;
-    // Owner-only until the group is right, then the mode that was asked for: nobody gets in between.
+    // Owner-only until the group is right, then the configured mode: no other user can connect in between.
     let before = rustix::process::umask(Mode::from_raw_mode(0o177));
     let bound = UnixListener::bind(path);
     rustix::process::umask(before);

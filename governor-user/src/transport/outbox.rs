@@ -49,7 +49,7 @@ struct Shared {
     state: Mutex<State>,
     /// There is something for the session to do.
     ready: Notify,
-    /// Somebody may be stuck in a write when the bound is passed.
+    /// The session's task may be stuck in a write when the bound is passed.
     cut: Notify,
 }
 
@@ -60,7 +60,8 @@ struct State {
     end: Option<End>,
     /// The session is writing what it took: what is queued comes after that.
     is_writing: bool,
-    /// Bytes of this session in [`Unread`]: those the session writes, and those queued behind what the socket did not take.
+    /// Bytes of this session in [`Unread`]: those the session writes, and those queued behind what the socket did not
+    /// take.
     counted: usize,
     /// Bytes the session is writing.
     writing: usize,
@@ -98,8 +99,8 @@ pub fn channel(socket: Arc<Socket>, unread: Unread) -> (Outbox, Drain) {
 }
 
 impl Outbox {
-    /// Queues one frame; says whether it is the first of what [`Self::flush`] is to be called for. After an end it queues
-    /// nothing.
+    /// Queues one frame; says whether it is the first of what [`Self::flush`] is to be called for. After an end it
+    /// queues nothing.
     #[must_use]
     pub fn push(&self, reply: &Reply, request: u32) -> bool {
         self.queue(request, |bytes| codec::encode_reply(reply, request, bytes))
@@ -132,8 +133,8 @@ impl Outbox {
         first
     }
 
-    /// Queues frames that replace what was published before: at most one of them waits behind what the proxy leaves unread.
-    /// The same answer as of [`Self::push`].
+    /// Queues frames that replace what was published before: at most one of them waits behind what the proxy leaves
+    /// unread. The same answer as of [`Self::push`].
     #[must_use]
     pub fn publish(&self, limits: &Bytes) -> bool {
         let mut state = self.0.state();

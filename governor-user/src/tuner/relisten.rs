@@ -1,6 +1,6 @@
-//! The hands of the tuner: calls `listen()` on a socket of another process through a duplicate of its descriptor, which is
-//! checked to be that socket, and closed at once: a duplicate that lived on would keep the listener alive after its owner
-//! and swallow connections. What the backlog is afterwards the kernel says. Decides nothing.
+//! The hands of the tuner: calls `listen()` on a socket of another process through a duplicate of its descriptor, which
+//! is checked to be that socket, and closed at once: a duplicate that lived on would keep the listener alive after its
+//! owner and swallow connections. What the backlog is afterwards the kernel says. Decides nothing.
 
 use governor_health::backlog::tuner::{Called, Socket};
 use governor_kernel::proc::preflight;
@@ -31,7 +31,7 @@ pub(crate) enum RelistenError {
         /// Which right is missing.
         reason: String,
     },
-    /// Whoever held it does not, or holds another socket by now.
+    /// The process that held it does not, or holds another socket by now.
     #[error("the socket is gone: its owner closed it or ended")]
     Gone,
     /// It is open and does not listen.
@@ -60,7 +60,7 @@ impl Held {
     pub(crate) fn of(socket: &Socket) -> Result<Self, RelistenError> {
         let mut reason = RelistenError::NoHolder;
         let Some(inode) = socket.inode else { return Err(reason) };
-        // Of a listener that is new, or seen by a daemon that is, nobody has looked yet who holds it.
+        // Of a listener that is new, or seen by a daemon that is, the holders have not been looked for yet.
         let mut found = Vec::new();
         if socket.pids.is_empty() {
             let sought = Sought { sockets: [(inode, socket.netns)].into(), ..Sought::default() };
@@ -120,7 +120,8 @@ impl Held {
     /// Gives the listener this backlog, as far as its namespace allows, and lets go of it.
     ///
     /// # Errors
-    /// See [`RelistenError`]; [`RelistenError::Gone`] when its owner ended meanwhile and it may have ended with this call.
+    /// See [`RelistenError`]; [`RelistenError::Gone`] when its owner ended meanwhile and it may have ended with this
+    /// call.
     pub(crate) fn listen(self, backlog: u32) -> Result<Called, RelistenError> {
         // On a socket that was shut down listen() would open it anew.
         let before = self.backlog()?;

@@ -90,7 +90,7 @@ fn line(title: &str, total: Duration, load: &LoadProgress, (used, slots): (u64, 
     )
 }
 
-/// Progress that nobody reads is no error.
+/// Progress without a reader is no error.
 fn write(text: Arguments<'_>) {
     let mut stderr = stderr();
     drop(stderr.write_fmt(text).and_then(|()| stderr.flush()));

@@ -79,7 +79,7 @@ fn pass_through(output: impl Read, tally: &mut Tally) {
     let mut line = Vec::new();
     let mut out = std::io::stdout().lock();
     while output.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
-        // Counting goes on when nobody reads the output any more.
+        // Counting goes on when the output has no reader any more.
         drop(out.write_all(&line));
         tally.read(String::from_utf8_lossy(&line).trim_end());
         line.clear();

@@ -23,7 +23,7 @@ impl Archive {
         self.new_folder(path.trim_matches('/'));
     }
 
-    /// Adds a file that everybody may read and run.
+    /// Adds a file that every user may read and run.
     pub(super) fn file(&mut self, path: &str, content: &[u8]) {
         self.parents(path);
         self.entry(path.trim_matches('/'), FILE | 0o755, content);

@@ -23,8 +23,8 @@ const TIER_ASK: u8 = 0x8d;
 const CLIENT_GONE: u8 = 0x8e;
 pub(super) const MORE_LIMITS: u8 = 0x8f;
 
-/// Appends `message` as one frame that answers `request` (0 for what answers nothing); `Limits` as several where one does
-/// not hold them.
+/// Appends `message` as one frame that answers `request` (0 for what answers nothing); `Limits` as several where one
+/// does not hold them.
 ///
 /// # Errors
 ///
@@ -123,7 +123,7 @@ pub fn parse_reply(frame: &Frame) -> Result<Reply, ParseError> {
     read_reply(frame.borrowed())
 }
 
-/// The same, with the name in a grant as whoever reads wants it.
+/// The same, with the name in a grant in the form that the caller wants.
 ///
 /// # Errors
 ///

@@ -91,7 +91,8 @@ pub fn encode_request(message: &Request, request: u32, buffer: &mut BytesMut) ->
 ///
 /// # Errors
 ///
-/// [`EncodeError`] when the names of its candidates take more than [`MAX_CANDIDATES`] bytes; `buffer` is then as it was.
+/// [`EncodeError`] when the names of its candidates take more than [`MAX_CANDIDATES`] bytes; `buffer` is then as it
+/// was.
 pub fn encode_acquire<S: AsRef<str>>(
     acquire: &Acquire<S>,
     request: u32,
@@ -112,7 +113,8 @@ pub fn encode_acquire<S: AsRef<str>>(
         if parts.peek().is_some() {
             encode_frame(CANDIDATES, request, buffer, |body| put_candidates(body, part))?;
         } else {
-            // A receiver that does not know the frames before sees a part of the list, never none, which would mean all.
+            // A receiver that does not know the frames before sees a part of the list, never none, which would mean
+            // all.
             encode_frame(ACQUIRE, request, buffer, |body| put_acquire(body, acquire, part))?;
         }
     }
@@ -137,7 +139,7 @@ pub fn parse_request(frame: &Frame) -> Result<Request, ParseError> {
     read_request(frame.borrowed())
 }
 
-/// The same, with the strings of an acquire as whoever reads wants them: borrowed from the frame costs no memory.
+/// The same, with the strings of an acquire in the form that the caller wants: borrowed from the frame costs no memory.
 ///
 /// # Errors
 ///

@@ -25,7 +25,7 @@ pub(crate) struct LeaseState {
     pub(crate) id: AtomicU64,
     pub(crate) suspended: AtomicBool,
     client_gone: AtomicBool,
-    /// Calls whoever waits for that.
+    /// Notifies the tasks that wait for that.
     client_goes: Notify,
     member: Mutex<Option<Arc<str>>>,
     /// Milliseconds from `granted` to the last touch.
@@ -149,7 +149,7 @@ impl LeaseState {
         }
     }
 
-    /// Time since bytes last moved; `None` when nobody tracks it.
+    /// Time since bytes last moved; `None` when it is not tracked.
     pub(crate) fn idle(&self, now: Instant) -> Option<Duration> {
         if !self.tracked.load(Ordering::Relaxed) {
             return None;

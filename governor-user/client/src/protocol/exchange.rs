@@ -92,7 +92,7 @@ pub(crate) struct Exchange {
     out: BytesMut,
 }
 
-/// Where what the daemon says to everybody goes.
+/// Where frames that answer no request are published.
 pub(crate) struct Publisher {
     pub(crate) overload: watch::Sender<Overload>,
     pub(crate) connected: watch::Sender<bool>,
@@ -128,7 +128,7 @@ enum Open {
     Register(Vec<u64>),
 }
 
-/// Whoever waits for an answer when the conversation ends. Dropping this tells them that there is none.
+/// Callers that wait for an answer when the session ends. Dropping this notifies them that there is none.
 pub(crate) struct Unanswered {
     _requests: Table<u64, Waiting>,
     _frames: Table<u32, Open>,
@@ -249,7 +249,7 @@ impl Exchange {
             Reply::Limits(limits) => self.local.learn(limits),
             Reply::MoreLimits { pools } => self.local.learn_more(pools),
             Reply::TierAsk { org } => {
-                // Without a listener there is nobody who knows, and the base holds.
+                // Without a subscriber the tier is not looked up, and the base ceiling holds.
                 self.publisher.tiers.send(org).ok();
             }
             Reply::ClientGone { lease } => self.client_gone(lease),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Advice to whoever the fallback refuses: a daemon is back within seconds.
+/// `Retry-After` of a refusal by the fallback: a daemon is usually back within seconds.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// How long a member is avoided after a refusal that names no reset.
@@ -103,7 +103,7 @@ impl LocalShare {
         }
     }
 
-    /// Remembers what a member answered, so that it is avoided while nobody else can tell.
+    /// Remembers what a member answered, so that it is avoided while no daemon can say so.
     pub(crate) fn report(&mut self, report: &MemberReport, now: Instant) {
         let until = match report.state {
             MemberNews::RateLimited { reset_ms: Some(ms) } => {

@@ -57,7 +57,7 @@ impl<B: Body<Data = Bytes>> Body for LeaseBody<B> {
             Poll::Pending => true,
             Poll::Ready(Some(Ok(frame))) => {
                 hold.touch();
-                // Whoever sends the body need not poll again after its last frame, and trailers are the last.
+                // A server need not poll the body again after its last frame, and trailers are the last.
                 !frame.is_trailers() && !body.is_end_stream()
             }
             Poll::Ready(Some(Err(_)) | None) => false,

@@ -1,5 +1,5 @@
-//! One client's connection as the accept loop holds it: its socket as the kernel knows it, and the leases of what it was
-//! upgraded to. Opens and accepts nothing.
+//! One client's connection as the accept loop holds it: its socket as the kernel knows it, and the leases of what it
+//! was upgraded to. Opens and accepts nothing.
 
 use super::hold::Hold;
 use super::stream::ClientStream;
@@ -20,9 +20,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// A client's connection. The accept loop makes one, puts a clone into the extensions of each request that comes by it,
-/// and attaches it to the stream by [`watch`](Self::watch) or [`attach`](Self::attach). With that the daemon hears from the
-/// kernel when the client is gone, and the lease of a connection that was upgraded (to a WebSocket, say) lives until that
-/// connection is dropped.
+/// and attaches it to the stream by [`watch`](Self::watch) or [`attach`](Self::attach). With that the daemon hears from
+/// the kernel when the client is gone, and the lease of a connection that was upgraded (to a WebSocket, say) lives
+/// until that connection is dropped.
 #[derive(Clone)]
 pub struct Connection {
     client: Option<ClientSocket>,
@@ -39,15 +39,15 @@ struct Shared {
 
 /// What upgraded requests hold.
 enum Kept {
-    /// No stream is attached: nobody would tell when the connection ends.
+    /// No stream is attached that could notice the end of the connection.
     Detached,
     Open(Vec<Hold>),
     Ended,
 }
 
 impl Connection {
-    /// Reads both addresses and the cookie of a TCP socket. A socket of another kind has none of them, and its leases end
-    /// without help of the kernel.
+    /// Reads both addresses and the cookie of a TCP socket. A socket of another kind has none of them, and its leases
+    /// end without help of the kernel.
     #[must_use]
     pub fn of(socket: &impl AsFd) -> Self {
         Self::known(client_socket(socket).ok())
@@ -74,9 +74,9 @@ impl Connection {
         Attached { stream, end: End(self.clone()) }
     }
 
-    /// Ties the connection's end to that of `stream`, and ends the stream as soon as the client has closed the connection
-    /// or its sending side, also while the server does not read. For servers to which an end of the read side means that
-    /// the client has left; others use [`attach`](Self::attach).
+    /// Ties the connection's end to that of `stream`, and ends the stream as soon as the client has closed the
+    /// connection or its sending side, also while the server does not read. For servers to which an end of the read
+    /// side means that the client has left; others use [`attach`](Self::attach).
     #[must_use]
     pub fn watch(&self, stream: TcpStream) -> Attached<ClientStream> {
         self.attach(ClientStream::new(stream, self.clone()))
@@ -109,7 +109,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Bytes moved. Of many upgraded streams over HTTP/2 nobody knows whose.
+    /// Bytes moved. Of many upgraded streams over HTTP/2 it is not known whose.
     fn moved(&self) {
         if self.shared.upgraded.load(Ordering::Relaxed)
             && let Kept::Open(kept) = &*self.lock()
@@ -146,8 +146,8 @@ pub fn client_socket(socket: &impl AsFd) -> io::Result<ClientSocket> {
 }
 
 pin_project! {
-    /// A stream that tells its [`Connection`] when it ends, and when bytes of an upgraded request move. Passes everything
-    /// through.
+    /// A stream that tells its [`Connection`] when it ends, and when bytes of an upgraded request move. Passes
+    /// everything through.
     #[derive(Debug)]
     pub struct Attached<S> {
         #[pin]

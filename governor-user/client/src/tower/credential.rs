@@ -20,8 +20,8 @@ pub const CREDENTIAL_HEADERS: [HeaderName; 4] = [
 /// The credential a client sends, without what surrounds it: the same secret is the same bytes in whichever place it
 /// comes. The first of [`CREDENTIAL_HEADERS`] that has one, then Google's query parameter `key`; `None` without any.
 ///
-/// Of `Authorization`, `SCHEME TOKEN` (the scheme's name is ignored) or a token alone. A value of several parts (Digest,
-/// AWS Signature) is signed for each request and identifies nobody: it is ignored.
+/// Of `Authorization`, `SCHEME TOKEN` (the scheme's name is ignored) or a token alone. A value of several parts
+/// (Digest, AWS Signature) is signed for each request and identifies no caller: it is ignored.
 #[must_use]
 pub fn credential(head: &Parts) -> Option<Cow<'_, [u8]>> {
     let header = |name: &HeaderName| {

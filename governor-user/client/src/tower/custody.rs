@@ -1,12 +1,12 @@
-//! Who holds a request's lease: the layer while the response lasts, or whoever takes it. Knows nothing of bodies and
-//! connections.
+//! What holds a request's lease: the layer while the response lasts, or the handler that takes it. Knows nothing of
+//! bodies and connections.
 
 use crate::lease::{Lease, LeaseHandle};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The lease of one request, in the request's extensions. The layer ends it with the response body. Work that outlasts
-/// that, above all an upgraded connection, either [takes](Self::take) the lease, or keeps a clone of this: the lease of an
-/// *upgraded* request lives until the last clone is gone.
+/// that, above all an upgraded connection, either [takes](Self::take) the lease, or keeps a clone of this: the lease of
+/// an *upgraded* request lives until the last clone is gone.
 #[derive(Clone, Debug)]
 pub struct Custody {
     held: Arc<Mutex<Option<Lease>>>,
@@ -38,7 +38,7 @@ impl Custody {
     }
 }
 
-/// Ends the lease when dropped, whoever else has a clone of its custody.
+/// Ends the lease when dropped, whatever other clones of its custody there are.
 #[derive(Debug)]
 pub(super) struct Keep(Option<Custody>);
 
@@ -53,7 +53,7 @@ impl Keep {
         }
     }
 
-    /// Leaves the lease to whoever has a clone of its custody. False when that is nobody, and it ends here.
+    /// Leaves the lease to the clones of its custody. False when there are none, and it ends here.
     pub(super) fn leave(mut self) -> bool {
         self.0.take().is_some_and(|custody| Arc::strong_count(&custody.held) > 1 || custody.is_empty())
     }

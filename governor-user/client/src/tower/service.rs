@@ -83,7 +83,7 @@ where
     }
 }
 
-/// The answer, or `None` as soon as the kernel tells that nobody is there to have it.
+/// The answer, or `None` as soon as the kernel reports that the client is gone.
 async fn unless_gone<F: Future>(lease: &LeaseHandle, answer: Pin<&mut F>) -> Option<F::Output> {
     tokio::select! {
         biased;
@@ -99,7 +99,7 @@ fn nobody_there() -> Response<Bytes> {
     response
 }
 
-/// The work goes on after the response: its lease stays with the connection, or with whoever has its custody.
+/// The work goes on after the response: its lease stays with the connection, or with its custody.
 fn hand_over(hold: Hold, connection: Option<&Connection>) {
     let left = match connection {
         Some(connection) => connection.keep(hold),

@@ -1,5 +1,5 @@
-//! The conversation (`exchange`) together with its socket: whoever has it in hand says what there is to say and takes what
-//! has come, from any thread and without waiting. Connecting, greeting and waiting are the session's task's.
+//! The conversation (`exchange`) together with its socket: whoever has it in hand says what there is to say and takes
+//! what has come, from any thread and without waiting. Connecting, greeting and waiting are the session's task's.
 
 mod inbound;
 mod speculative_read;
@@ -101,7 +101,7 @@ impl Connection {
                 let all = count < self.chunk.len();
                 let fresh = self.chunk.get(..count).unwrap_or_default();
                 self.broken = self.inbound.hear(fresh, &mut self.exchange, now).err();
-                // Answers may give something back that nobody waited for.
+                // An answer that no caller waits for any more is given back at once.
                 self.write(now, now);
                 return Ok(all);
             }
@@ -164,7 +164,7 @@ impl Connection {
     }
 }
 
-/// Without a page nobody tells that slots are not scarce.
+/// Without a page slots count as scarce.
 fn is_scarce(page: &watch::Receiver<Option<Arc<Shown>>>) -> bool {
     page.borrow().as_ref().is_none_or(|shown| shown.is_scarce())
 }

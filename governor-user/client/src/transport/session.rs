@@ -1,6 +1,7 @@
 //! The one task that keeps the connection: connects, reconnects with jitter, reads, and keeps time for the conversation
-//! behind the [`SharedConnection`]; it writes what nobody else has written. A socket that refuses, is missing or is busy (`EAGAIN`:
-//! its queue is full) is the same to callers: they wait within `Config::patience`, then the fallback decides.
+//! behind the [`SharedConnection`]; it writes what no calling thread has written. A socket that refuses, is missing or
+//! is busy (`EAGAIN`: its queue is full) is the same to callers: they wait within `Config::patience`, then the fallback
+//! decides.
 
 use crate::config::Config;
 use crate::lease::queue::{Next, Queue};
@@ -181,7 +182,7 @@ impl Session {
         Some((shared.rest(attended), wants))
     }
 
-    /// A connect to a Unix socket succeeds or fails at once, so awaiting it stalls nobody.
+    /// A connect to a Unix socket succeeds or fails at once, so awaiting it stalls no other task.
     async fn connect(&mut self) {
         let attempt = UnixStream::connect(&self.path).await;
         let attempt = attempt.and_then(|stream| Socket::new(stream.into_std()?));
@@ -190,7 +191,7 @@ impl Session {
             Ok(socket) => {
                 let socket = Arc::new(socket);
                 self.socket = Some(socket.clone());
-                // It belongs to the daemon that was; whoever looks meanwhile is told what frames say.
+                // The page belongs to the previous connection; until the next one comes, readers get what frames say.
                 self.page.send_replace(None);
                 if let Some(mut connection) = self.connection.connection() {
                     connection.connected(socket, now);

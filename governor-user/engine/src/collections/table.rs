@@ -1,5 +1,6 @@
-//! A hash table whose order nobody can see: look-ups and changes only, no iteration, and a hasher without a seed. So the
-//! engine stays a function of its inputs, and a look-up costs the same with ten keys and with a hundred thousand.
+//! A hash table whose order cannot be observed: look-ups and changes only, no iteration, and a hasher without a seed.
+//! So the engine stays a function of its inputs, and a look-up costs the same with ten keys and with a hundred
+//! thousand.
 
 #[expect(clippy::disallowed_types, reason = "the order of a map that cannot be iterated shows nowhere")]
 use std::collections::HashMap;
@@ -52,7 +53,7 @@ impl<K: Eq + Hash, V, H: Hasher + Default> Table<K, V, H> {
 }
 
 /// Folds what it is given by multiplication, the high half of the product into the low. Its keys are small integers the
-/// engine hands out and hashes that proxies made with a secret: nobody outside chooses where they fall.
+/// engine hands out and hashes that proxies made with a secret: no peer chooses where they fall.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fold(u64);
 

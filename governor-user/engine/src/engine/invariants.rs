@@ -18,9 +18,10 @@ impl Engine {
     /// Checks that
     ///
     /// - every count (member, candidate set, key, org, kind of traffic, node, session) equals what the live leases and
-    ///   parked requests say, and nobody is known who has neither;
-    /// - nobody is parked who could be granted now (work-conserving), and nobody at all while bypass is on;
-    /// - every lease, wait, grace, cool-down and override has its deadline, and no deadline is for something that is over;
+    ///   parked requests say, and no principal is known that has neither;
+    /// - no request is parked that could be granted now (work-conserving), and none at all while bypass is on;
+    /// - every lease, wait, grace, cool-down and override has its deadline, and no deadline is for something that is
+    ///   over;
     /// - every lease and every parked request belongs to a session that is known, to a pool that is there, and lost
     ///   sessions wait for nothing;
     /// - parked requests stand in exactly one lane, ordered by what their org and key hold, and none is of a suspended

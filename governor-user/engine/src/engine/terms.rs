@@ -1,5 +1,5 @@
 //! What one key or org is entitled to changes while others hold and wait: its class is another, or an operator set
-//! something for it. Costs what it holds and awaits, not what everybody does.
+//! something for it. Costs what it holds and awaits, not what all principals do.
 
 use crate::collections::slots::Slot;
 use crate::engine::Engine;
@@ -11,8 +11,8 @@ use crate::policy::Override;
 use crate::waiting::park::{Ask, ParkId, Parked};
 
 impl Engine {
-    /// The holder of a request in a pool, referenced once more, whose class is the one its request names. If that changes
-    /// what it is entitled to while it holds or awaits something, who waits is woken.
+    /// The holder of a request in a pool, referenced once more, whose class is the one its request names. If that
+    /// changes what it is entitled to while it holds or awaits something, who waits is woken.
     pub(in crate::engine) fn resolve_holder(
         &mut self,
         pool: PoolId,
@@ -60,8 +60,8 @@ impl Engine {
     /// Takes a party's demand and its requests out of the order they stand in, changes what it is entitled to, and puts
     /// them in again.
     fn on_other_terms(&mut self, party: PartyId, change: impl FnOnce(&mut Parties)) {
-        // Queues are a key's, so all that may share one with these go too, lest they end up behind each other in another
-        // order. Who moves, or has no key, stands on no terms.
+        // Queues are a key's, so all that may share one with these go too, lest they end up behind each other in
+        // another order. Who moves, or has no key, stands on no terms.
         let concerned = |key: PartyId| key == party || self.parties.get(key).in_many_orgs;
         let waiting = self.waiting_of(|ask| {
             let of_party = |key| ask.holder.org == Some(party) || concerned(key);

@@ -41,8 +41,8 @@ impl Engine {
         self.guarantee(pool, holder);
     }
 
-    /// Somebody with a floor holds or awaits something more. If the floors now exceed what there is to share they are scaled
-    /// down, and what others are no longer sure of may be enough for one who waits.
+    /// A principal with a floor holds or awaits something more. If the floors now exceed what there is to share they
+    /// are scaled down, and what others are no longer sure of may be enough for one who waits.
     pub(in crate::engine) fn guarantee(&mut self, pool: PoolId, holder: Holder) {
         let by_org = self.pools[pool.index()].sets.by_org;
         if by_org && self.parties.terms(holder, holder.unit(by_org)).floor > 0 {
@@ -141,8 +141,8 @@ impl Engine {
         }
     }
 
-    /// Who goes next in a pool, if anybody can: those that move, then who is below its floor, then who has least for its
-    /// weight, then who waits longest.
+    /// The request that goes next in a pool, if any can: those that move, then those below their floor, then the least
+    /// for its weight, then who waits longest.
     pub(in crate::engine) fn most_deserving(&self, pool: PoolId) -> Option<Slot> {
         let pool = &self.pools[pool.index()];
         let mut best: Option<((bool, Rank, ParkId), Slot)> = None;

@@ -1,13 +1,13 @@
-//! How much everybody wants over one candidate set, in flight and parked, kept so that water-filling costs a logarithm.
+//! Demand of all principals over one candidate set, in flight and parked, kept so that water-filling costs a logarithm.
 //!
-//! Those of equal weight and floor differ in nothing but how much they want. For each such terms and every count t there
-//! is the number of those that want at least t; what they would hold if none might hold more than a limit is then the sum
-//! of those numbers up to it: a prefix of a Fenwick tree. One request more or less changes one of the numbers by one.
-//! Knows no capacity, no rule and nobody by name.
+//! Those of equal weight and floor differ in nothing but how much they want. For each such terms and every count t
+//! there is the number of those that want at least t; what they would hold if none might hold more than a limit is then
+//! the sum of those numbers up to it: a prefix of a Fenwick tree. One request more or less changes one of the numbers
+//! by one. Knows no capacity, no rule and no principal by name.
 
 use crate::identity::entitle::Terms;
 
-/// Terms nobody is on are kept at hand up to this many.
+/// Unused terms are kept for reuse up to this many.
 const IDLE_TERMS: usize = 8;
 
 /// Order statistics of demand, by terms.
@@ -25,7 +25,7 @@ struct OfTerms {
 }
 
 impl Demand {
-    /// Somebody on these terms wants one more, `wanted` in all.
+    /// A principal on these terms wants one more, `wanted` in all.
     pub(crate) fn add(&mut self, terms: Terms, wanted: u32) {
         let of = match self.by_terms.iter().position(|of| of.terms == terms) {
             Some(at) => &mut self.by_terms[at],
@@ -38,7 +38,7 @@ impl Demand {
         of.change(wanted as usize, |parties| *parties += 1);
     }
 
-    /// Somebody on these terms wants one less; it was `wanted`.
+    /// A principal on these terms wants one less; it was `wanted`.
     pub(crate) fn remove(&mut self, terms: Terms, wanted: u32) {
         let Some(at) = self.by_terms.iter().position(|of| of.terms == terms) else {
             debug_assert!(false, "what is no longer wanted was wanted");
@@ -50,7 +50,7 @@ impl Demand {
         }
     }
 
-    /// Nobody wants anything.
+    /// There is no demand.
     pub(crate) fn clear(&mut self) {
         self.by_terms.iter_mut().for_each(|of| of.at_least.fill(0));
     }

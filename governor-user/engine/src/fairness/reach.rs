@@ -1,5 +1,6 @@
-//! How many slots of each candidate set a unit can use: S of the fair-share rule. One whose work names members can use no
-//! more than those have, however much of it waits, and must not keep the slots of others empty. Knows no rule and no queue.
+//! How many slots of each candidate set a unit can use: S of the fair-share rule. One whose work names members can use
+//! no more than those have, however much of it waits, and must not keep the slots of others empty. Knows no rule and no
+//! queue.
 
 use crate::fairness::set::CandidateSet;
 use crate::fairness::sets::{PoolLedger, Sets};
@@ -74,7 +75,7 @@ impl Sets {
         }
     }
 
-    /// Counts anew what everybody can use of these sets, in order of their ids.
+    /// Recounts what each principal can use of these sets, in order of their ids.
     pub(crate) fn recount_reach(&mut self, concerned: &[SetId], from: PoolLedger<'_>) {
         if !self.keeps_scopes() {
             return;

@@ -1,5 +1,5 @@
-//! Which candidate sets a unit's work names: those of its running leases and of its parked requests that want something,
-//! and how many name each. Knows no member, no slot and no count of what is wanted.
+//! Which candidate sets a unit's work names: those of its running leases and of its parked requests that want
+//! something, and how many name each. Knows no member, no slot and no count of what is wanted.
 
 use crate::collections::table::Table;
 use crate::id::SetId;
@@ -81,7 +81,7 @@ impl Scopes {
         was || is
     }
 
-    /// Nobody names anything.
+    /// No request names candidates.
     pub(crate) fn clear(&mut self) {
         self.of.clear();
     }

@@ -11,7 +11,7 @@ use crate::waiting::lane::Lane;
 use crate::waiting::park::{Ask, Door, ParkId};
 use crate::waiting::stand::{LaneKey, Rank, Stand, Standings};
 
-/// Lanes nobody stands in are kept at hand up to this many.
+/// Empty lanes are kept for reuse up to this many.
 const IDLE_LANES: usize = 8;
 
 /// What one party has over a candidate set.
@@ -23,8 +23,8 @@ pub(crate) struct Counts {
     pub(crate) held: u32,
     /// The same and parked: d.
     pub(crate) wanted: u32,
-    /// S: ordinary slots, here, of the open members that its leases and parked requests name. `u32::MAX` where one of them
-    /// may run anywhere.
+    /// S: ordinary slots, here, of the open members that its leases and parked requests name. `u32::MAX` where one of
+    /// them may run anywhere.
     pub(crate) reach: u32,
 }
 
@@ -62,8 +62,8 @@ pub(crate) struct CandidateSet {
     /// Keys with at least one.
     pub(crate) active_keys: u32,
     of: Table<PartyId, Counts>,
-    /// What everybody wants here and could use: what counts in T, and what is parked on candidates that meet these, up to
-    /// what the slots here that it may run on can hold.
+    /// Demand of all principals that could be used here: what counts in T, and what is parked on candidates that meet
+    /// these, up to what the slots here that it may run on can hold.
     pub(crate) demand: Demand,
     lanes: Vec<Lane>,
     pub(crate) references: u32,
@@ -103,7 +103,7 @@ impl CandidateSet {
         self.of.len()
     }
 
-    /// Lanes in which somebody waits.
+    /// Lanes in which a request waits.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = &Lane> {
         self.lanes.iter().filter(|lane| !lane.is_empty())
     }
@@ -198,14 +198,14 @@ impl CandidateSet {
         left
     }
 
-    /// Nobody holds or wants anything.
+    /// Nothing is held or wanted.
     pub(crate) fn clear_counts(&mut self) {
         (self.total, self.ordinary, self.keyless, self.active_keys) = (0, 0, 0, 0);
         self.of.clear();
         self.demand.clear();
     }
 
-    /// Nobody waits.
+    /// No request waits.
     pub(crate) fn clear_lanes(&mut self) {
         self.lanes.clear();
     }
@@ -240,7 +240,7 @@ impl CandidateSet {
         }
     }
 
-    /// Everybody's count or the order within queues may have changed.
+    /// Any principal's count or the order within queues may have changed.
     pub(crate) fn reorder(&mut self, standings: &Standings, by_org: bool) {
         let mut lanes = std::mem::take(&mut self.lanes);
         for lane in &mut lanes {

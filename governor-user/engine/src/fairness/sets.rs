@@ -1,6 +1,6 @@
-//! The candidate sets of one pool. Sets are interned, because most requests name the same few; a set nobody refers to is
-//! kept for a while and then forgotten, so that a client that names a new set each time costs work and not memory. Carries
-//! every change of a count to the sets it concerns.
+//! The candidate sets of one pool. Sets are interned, because most requests name the same few; an unreferenced set is
+//! kept for a while and then forgotten, so that a client that names a new set each time costs work and not memory.
+//! Carries every change of a count to the sets it concerns.
 
 use crate::collections::slots::{Slot, Slots};
 use crate::fairness::scope::Scopes;
@@ -26,9 +26,9 @@ pub(crate) struct Sets {
     by_members: BTreeMap<Vec<MemberId>, SetId>,
     /// Unreferenced, longest unused first.
     idle: VecDeque<SetId>,
-    /// Sets in which somebody waits, by id.
+    /// Sets in which a request waits, by id.
     waiting: Vec<SetId>,
-    /// Kept from the first named set on, where what units want counts: before it everybody's work may run anywhere.
+    /// Kept from the first named set on, where what units want counts: before it all work may run anywhere.
     pub(crate) scopes: Scopes,
     /// Room for the members that one unit names.
     pub(crate) named: Vec<MemberId>,
@@ -247,7 +247,7 @@ impl Sets {
         self.recount(|_, set| changed.iter().any(|member| set.contains(*member)), from);
     }
 
-    /// Makes everything anew: the rule, the members or what somebody is entitled to changed.
+    /// Rebuilds everything: the rule, the members or an entitlement changed.
     pub(crate) fn rebuild(&mut self, by_org: bool, from: PoolLedger<'_>) {
         self.by_org = by_org;
         self.slots.iter_mut().for_each(|(_, set)| set.clear_lanes());
@@ -298,7 +298,7 @@ impl Sets {
         self.recount_reach(&concerned, from);
     }
 
-    /// Sets in which somebody waits, in order of their ids.
+    /// Sets in which a request waits, in order of their ids.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &CandidateSet> {
         self.waiting.iter().map(|id| self.get(*id))
     }

@@ -1,4 +1,4 @@
-//! The fair-share rule, as arithmetic on numbers somebody else counted. Integers only, so that every implementation
+//! The fair-share rule, as arithmetic on numbers that the caller counted. Integers only, so that every implementation
 //! of the rule comes to the same answer.
 
 use crate::fairness::demand::Demand;
@@ -58,9 +58,9 @@ pub(crate) struct Standing {
 }
 
 impl Facts<'_> {
-    /// Whether the rule lets the requester in. Requests without a key are never judged (A9). With C = 0 (every candidate
-    /// cools, drains or has no slots) there is nothing to share and the rule is inactive (A2): such a request is for
-    /// the member step to judge.
+    /// Whether the rule lets the requester in. Requests without a key are never judged (A9). With C = 0 (every
+    /// candidate cools, drains or has no slots) there is nothing to share and the rule is inactive (A2): such a request
+    /// is for the member step to judge.
     pub(crate) fn admitted(&self) -> bool {
         let Some(requester) = self.requester.filter(|_| self.capacity > 0) else { return true };
         match self.rule {
@@ -134,9 +134,9 @@ impl Facts<'_> {
         split.max(self.min_guarantee)
     }
 
-    /// `max-min`: a key or org that holds less than this is a newcomer, which its share never refuses (A21): the headroom is for
-    /// it, and beyond that the slots decide. The unit of a share is the newcomer: an org has no more room for newcomers
-    /// by many keys.
+    /// `max-min`: a key or org that holds less than this is a newcomer, which its share never refuses (A21): the
+    /// headroom is for it, and beyond that the slots decide. The unit of a share is the newcomer: an org has no more
+    /// room for newcomers by many keys.
     fn newcomer(&self) -> u32 {
         self.min_guarantee.max(1)
     }
@@ -149,7 +149,8 @@ impl Facts<'_> {
     }
 }
 
-/// Water-filling: everybody gets what it wants, but at most its weight times one level, or its floor if that is more.
+/// Water-filling: each principal gets what it wants, but at most its weight times one level, or its floor if that is
+/// more.
 struct Filling<'a> {
     /// C − H.
     shared: u32,
@@ -170,7 +171,7 @@ impl Filling<'_> {
         u32::try_from(u64::from(terms.floor) * shared / self.floors).unwrap_or(u32::MAX)
     }
 
-    /// F: what is held if the requester holds `count` and everybody else what that level gives.
+    /// F: what is held if the requester holds `count` and every other principal what that level gives.
     fn filled(&self, requester: Requester, count: u32) -> u64 {
         let limit = |terms: Terms| {
             let level = u64::from(count) * u64::from(terms.weight) / u64::from(requester.terms.weight);
@@ -264,7 +265,7 @@ mod tests {
         // Alone: all but the headroom.
         let alone = max_min(&[(PLAIN, 96)], 96, requester(PLAIN, 96, 96));
         assert_eq!((alone.share, alone.admitted), (96, false));
-        // A newcomer finds the headroom, whoever holds the rest.
+        // A newcomer finds the headroom, however the rest is held.
         let newcomer = max_min(&[(PLAIN, 100)], 100, requester(PLAIN, 0, 0));
         assert_eq!((newcomer.share, newcomer.admitted), (48, true));
         // Nine light keys that want one each leave 87.

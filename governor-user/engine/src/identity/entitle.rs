@@ -1,12 +1,12 @@
 //! What a key or an org is entitled to: the first source that says something wins. An operator's override, the settings
-//! of the key or org, the class, the default. Knows nobody's requests.
+//! of the key or org, the class, the default. Knows no requests.
 
 use crate::id::{KeyId, OrgId};
 use crate::identity::party::Name;
 use crate::policy::{Entitlement, KeyPolicy, OrgPolicy, Override};
 use std::collections::BTreeMap;
 
-/// What decides how much of a congested pool is somebody's.
+/// What decides how much of a congested pool a principal may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Terms {
     pub(crate) weight: u32,

@@ -32,7 +32,8 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Who a share is for: the key, or its org where orgs share. `None` for requests without a key that bypass the share.
+    /// Who a share is for: the key, or its org where orgs share. `None` for requests without a key that bypass the
+    /// share.
     pub(crate) fn unit(self, by_org: bool) -> Option<PartyId> {
         self.key.map(|key| self.org.filter(|_| by_org).unwrap_or(key))
     }
@@ -198,7 +199,8 @@ impl Parties {
         holder.parties().for_each(|party| self.known[party.slot()].counted -= 1);
     }
 
-    /// The holder goes on under another name of its key, or without one; it is referenced and counted as often as before.
+    /// The holder goes on under another name of its key, or without one; it is referenced and counted as often as
+    /// before.
     pub(crate) fn rename(&mut self, before: Holder, key: Option<Name>, counts: bool) -> Holder {
         let org = self.org_of(before);
         let after = self.hold(key, org);
@@ -254,7 +256,7 @@ impl Parties {
         self.get(party).references
     }
 
-    /// Everybody is entitled to what is set. For checks.
+    /// Every principal is entitled to what is set. For checks.
     pub(crate) fn entitled_again(&self) -> bool {
         self.known.iter().all(|(_, party)| self.entitle(party.name(), party.class) == party.entitled)
     }

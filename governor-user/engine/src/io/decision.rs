@@ -140,7 +140,7 @@ pub struct Numbers {
     pub limit: u32,
     /// What was counted against `limit`, the request itself left out; 0 if none refused.
     pub limited: u32,
-    /// In flight of everybody, T.
+    /// In flight in all, T.
     pub in_flight: u32,
     /// Capacity, C.
     pub capacity: u32,

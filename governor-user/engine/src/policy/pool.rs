@@ -25,8 +25,8 @@ pub struct PoolPolicy {
     pub max_wait: Duration,
     /// Parked requests of one key at most (A24).
     pub max_parked_per_key: u32,
-    /// Parked requests of the pool at most. `None`: as many as the ordinary slots of its members, cooling ones included,
-    /// and at least `max_parked_per_key`.
+    /// Parked requests of the pool at most. `None`: as many as the ordinary slots of its members, cooling ones
+    /// included, and at least `max_parked_per_key`.
     pub max_waiting: Option<u32>,
     /// Status of a refusal for want of member slots: 429 or 529.
     pub exhausted_status: u16,
@@ -108,9 +108,9 @@ pub enum FairShare {
         /// Percent of capacity.
         threshold: u8,
     },
-    /// A20: when those that use least for their weight are served first, nobody below its floor, and what they leave is
-    /// shared, a key may hold what it then gets. Everybody passes while more than the headroom is free. The requests of
-    /// an org share as one; within it, who uses least for its weight is served first.
+    /// A20: when those that use least for their weight are served first, none below its floor, and what they leave is
+    /// shared, a key may hold what it then gets. Every request passes while more than the headroom is free. The
+    /// requests of an org share as one; within it, who uses least for its weight is served first.
     MaxMin {
         /// Slots kept for newcomers.
         headroom: Headroom,

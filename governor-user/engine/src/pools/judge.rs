@@ -151,7 +151,7 @@ impl Pool {
             .map(Some)
     }
 
-    /// Where a request goes while bypass is on: like [`Self::place`], but somebody always takes it.
+    /// Where a request goes while bypass is on: like [`Self::place`], but some member always takes it.
     pub(crate) fn place_anyhow(&self, ask: &Ask) -> Option<MemberId> {
         let set = self.sets.get(ask.set);
         self.place(set, ask.door, ask.sticky).unwrap_or_else(|| {

@@ -130,7 +130,7 @@ impl Pool {
         self.rebuild(ledger);
     }
 
-    /// Counts everything anew: the policy changed, or what somebody is entitled to.
+    /// Recounts everything: the policy or an entitlement changed.
     pub(crate) fn rebuild(&mut self, ledger: Ledger<'_>) {
         let by_org = matches!(self.policy.fair_share, FairShare::MaxMin { .. });
         let (pool, members, traffic) = (self.id, &self.members, &self.traffic);

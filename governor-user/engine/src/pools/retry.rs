@@ -1,5 +1,5 @@
-//! When a refused client should come back: measured drain, a virtual queue that spreads a crowd, and jitter. No clock and
-//! no random numbers: jitter is a function of the decision's id. Values are whole milliseconds.
+//! When a refused client should come back: measured drain, a virtual queue that spreads a crowd, and jitter. No clock
+//! and no random numbers: jitter is a function of the decision's id. Values are whole milliseconds.
 
 use crate::id::DecisionId;
 use crate::time::{Duration, Instant};
@@ -70,8 +70,8 @@ fn bucket(second: u64) -> usize {
     usize::try_from(second % WINDOW as u64).expect("a remainder below WINDOW fits")
 }
 
-/// The moment the last refused client was asked to come back at. Each refusal moves it on by one drain interval, so that
-/// a crowd refused together does not return together.
+/// The moment the last refused client was asked to come back at. Each refusal moves it on by one drain interval, so
+/// that a crowd refused together does not return together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct VirtualQueue {
     tail: Instant,
@@ -121,7 +121,7 @@ impl TypicalService {
 }
 
 /// Time until a key may hope again: until `until_below` of its own leases have ended, of which `own.0` are among the
-/// `own.1` that end `interval` apart, or until the pool is loose and asks nobody's share, if that comes first.
+/// `own.1` that end `interval` apart, or until the pool is uncongested and no share is asked for, if that comes first.
 pub(crate) fn until_fair(interval: Duration, until_below: u32, own: (u32, u32), until_loose: u32) -> Duration {
     let nanos = interval.as_nanos();
     let loose = nanos * u128::from(until_loose);
@@ -129,8 +129,8 @@ pub(crate) fn until_fair(interval: Duration, until_below: u32, own: (u32, u32), 
     Duration::from_nanos(u64::try_from(below.min(loose)).unwrap_or(u64::MAX))
 }
 
-/// Retry-After for a wait: at least [`SHORTEST`], from [`JITTER_FROM`] up with 0–25 % added, at most [`LONGEST`]. A wait
-/// that is longer than that cannot be stated; its clients are spread over the last fifth.
+/// Retry-After for a wait: at least [`SHORTEST`], from [`JITTER_FROM`] up with 0–25 % added, at most [`LONGEST`]. A
+/// wait that is longer than that cannot be stated; its clients are spread over the last fifth.
 pub(crate) fn polite(wait: Duration, id: DecisionId) -> Duration {
     let wait = millis(if wait < LONGEST { wait.max(SHORTEST) } else { LONGEST_BEFORE_JITTER });
     let jitter = if wait < JITTER_FROM { 0 } else { (wait / 4).min(millis(LONGEST) - wait) };

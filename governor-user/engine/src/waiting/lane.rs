@@ -8,7 +8,7 @@
 //! ```
 //!
 //! All units of a lane have the same weight and floor. So the share test depends on their counts alone, the first of a
-//! lane is eligible if anybody in it is, and no wake looks further than the first.
+//! lane is eligible if any request in it is, and no wake looks further than the first.
 
 use crate::collections::chain::Chain;
 use crate::collections::heap::{Heap, Place};
@@ -147,7 +147,7 @@ impl Lane {
         }
     }
 
-    /// Everybody's count or the order within queues may have changed. `held` and
+    /// Any principal's count or the order within queues may have changed. `held` and
     /// `in_flight` say what a unit and a key hold now.
     pub(crate) fn reorder(
         &mut self,

@@ -1,4 +1,4 @@
-//! What somebody who waits is ordered by, and who came after whom.
+//! What parked requests are ordered by, and the order in which they came.
 
 use crate::collections::chain::{Chain, Links};
 use crate::collections::slots::Slot;
@@ -26,7 +26,7 @@ pub(crate) struct Stand {
     pub(crate) of_key: Rank,
 }
 
-/// How much somebody has of what it deserves: below its floor first, then by in flight / weight.
+/// Priority of a waiter, its usage relative to its entitlement: below its floor first, then by in flight / weight.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rank {
     pub(crate) in_flight: u32,

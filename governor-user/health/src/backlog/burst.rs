@@ -78,7 +78,7 @@ impl Meter {
         let rise = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
         let fell = u64::from(last.depth.saturating_sub(sample.depth));
         let accepted = rise(sample.accepted, last.accepted).unwrap_or(fell);
-        // A queue seen full refuses whoever comes, whether or not that is counted here.
+        // A queue seen full refuses arrivals, whether or not that is counted here.
         let full = u64::from(sample.depth > sample.backlog);
         let overflows = rise(sample.overflows, last.overflows).unwrap_or(full);
         let mut peak = last.depth.max(sample.depth);

@@ -1,5 +1,5 @@
-//! What to do about the backlog of one listener: raise, lower, put back, or leave it to its owner. Pure: samples and time
-//! come in, orders go out, and what came of them is told afterwards. Touches no socket.
+//! What to do about the backlog of one listener: raise, lower, put back, or leave it to its owner. Pure: samples and
+//! time come in, orders go out, and what came of them is told afterwards. Touches no socket.
 //!
 //! ```text
 //!            raise, lower
@@ -60,7 +60,7 @@ pub enum Order {
 pub enum Stance {
     /// It may be tuned.
     Free,
-    /// Somebody listened with the value first seen, as a reload does.
+    /// Another process called `listen()` with the value first seen, as a reload does.
     Reverted(Instant),
     /// An operator has set it, until told otherwise.
     StoodDown,
@@ -69,7 +69,7 @@ pub enum Stance {
 /// Who called `listen()` in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// Nobody: the table was older than what was done.
+    /// No other process: the table was older than the tuner's own call.
     Nobody,
     /// The application, with the value first seen.
     Reload,
@@ -101,7 +101,7 @@ pub struct Track {
 }
 
 impl Track {
-    /// A listener that nobody has touched.
+    /// A listener that was not tuned before.
     pub fn new(backlog: u32, now: Instant) -> Self {
         Self {
             meter: Meter::default(),
@@ -126,8 +126,8 @@ impl Track {
         Self { original, held, set, stance, ..Self::new(backlog, now) }
     }
 
-    /// Takes a sample in and says what is to be done. `hindrance` says what speaks against a longer queue, and `youngest` when
-    /// the youngest process that holds the listener started; each is asked only when it matters.
+    /// Takes a sample in and says what is to be done. `hindrance` says what speaks against a longer queue, and
+    /// `youngest` when the youngest process that holds the listener started; each is asked only when it matters.
     pub fn step(
         &mut self,
         sample: Sample,
@@ -234,8 +234,8 @@ impl Track {
         (self.held, self.set, self.stance, self.plan) = (backlog, None, Stance::StoodDown, Plan::default());
     }
 
-    /// Connections that a raise added to the backlog its owner asked for, or will add again after a reload; 0 for a backlog that
-    /// an operator set.
+    /// Connections that a raise added to the backlog its owner asked for, or will add again after a reload; 0 for a
+    /// backlog that an operator set.
     pub fn added(&self) -> u32 {
         match self.stance {
             Stance::Free | Stance::Reverted(_) => self.set.map_or(0, |set| set.saturating_sub(self.original)),

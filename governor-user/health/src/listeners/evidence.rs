@@ -1,5 +1,5 @@
-//! What is known of one listener when it is judged: numbers only, of now and of the last seconds. Plain data; a value that
-//! is not known is `None`, never 0.
+//! What is known of one listener when it is judged: numbers only, of now and of the last seconds. Plain data; a value
+//! that is not known is `None`, never 0.
 
 use governor_engine::time::Duration;
 use governor_observation::vitals::Descriptors;
@@ -29,21 +29,22 @@ pub struct Evidence {
     pub overflows: Option<u64>,
     /// The same per second, over the last one or two. On the procfs tier those of the whole namespace in the last 10 s.
     pub overflow_rate: Option<f64>,
-    /// Accepts per second while something waited; `None` below five accepts. Too low where bursts are shorter than the time
-    /// between observations, never too high.
+    /// Accepts per second while something waited; `None` below five accepts. Too low where bursts are shorter than the
+    /// time between observations, never too high.
     pub accept_rate: Option<f64>,
     /// Since when the queue has not been seen empty; 0 while it is.
     pub waiting_seconds: f64,
     /// The longest time in the window through which it was never seen empty, the one that goes on included.
     pub longest_wait_seconds: f64,
-    /// How long it took to empty when it last did, in the window; `None` if it has not since it last was full or overflowed.
+    /// How long it took to empty when it last did, in the window; `None` if it has not since it last was full or
+    /// overflowed.
     pub drained_seconds: Option<f64>,
     /// How long something has waited and nothing was accepted; 0 while nothing waits, `None` where accepts do not show.
     pub no_accept_seconds: Option<f64>,
     /// Age of the oldest queued connection.
     pub oldest_seconds: Option<f64>,
-    /// What everybody waits for at least, while the queue stands: it was not empty through 100 ms and none of at least five
-    /// accepted had waited less than 5 ms, or its oldest connection is older than 100 ms.
+    /// The least wait of any connection, while the queue stands: it was not empty through 100 ms and none of at least
+    /// five accepted had waited less than 5 ms, or its oldest connection is older than 100 ms.
     pub standing_seconds: Option<f64>,
     /// For how long it has stood.
     pub standing_for_seconds: f64,

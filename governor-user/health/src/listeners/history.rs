@@ -59,14 +59,14 @@ struct Track {
 struct Stand {
     /// The interval that runs: since when, and the waits counted then.
     interval: Option<(Instant, Vec<SojournBucket>)>,
-    /// What everybody waited for at least in the last complete one, in seconds.
+    /// The least wait of any connection in the last complete one, in seconds.
     least: Option<f64>,
     since: Option<Instant>,
 }
 
 impl History {
-    /// Takes in an observation and hands on what is known of each of its listeners, in their order. What is known of processes
-    /// and requests is the caller's to add.
+    /// Takes in an observation and hands on what is known of each of its listeners, in their order. What is known of
+    /// processes and requests is the caller's to add.
     pub fn absorb(&mut self, seen: &Observation, now: Instant, mut each: impl FnMut(&ListenerView, Evidence)) {
         let namespaces: BTreeMap<u64, &NamespaceView> = seen.namespaces.iter().map(|row| (row.netns, row)).collect();
         for listener in &seen.listeners {
@@ -155,8 +155,8 @@ impl Track {
         self.passive_opens = opens;
     }
 
-    /// Where accepts are not counted, a queue that shrank shows one. One that stays full may be emptied and filled up again
-    /// in between: whether it is shows in the connections that its namespace opened.
+    /// Where accepts are not counted, a queue that shrank shows one. One that stays full may be emptied and filled up
+    /// again in between: whether it is shows in the connections that its namespace opened.
     fn note_accepts(
         &mut self,
         listener: &ListenerView,

@@ -1,5 +1,5 @@
-//! One word for what is wrong with a listener, from its [`Evidence`]: pure, no clock, no state. What it cannot know it does
-//! not hold against anybody.
+//! One word for what is wrong with a listener, from its [`Evidence`]: pure, no clock, no state. What it cannot know it
+//! does not used against any listener.
 
 use crate::listeners::evidence::{Evidence, Work};
 use governor_engine::time::Duration;
@@ -20,7 +20,7 @@ pub enum Verdict {
     Ok,
     /// Connections wait and the process has no descriptor left to accept them with.
     FdExhausted,
-    /// Connections wait and nobody accepts.
+    /// Connections wait and no process accepts them.
     AcceptorStalled,
     /// Nearly all members of a pool fail: its clients get errors.
     UpstreamDown,
@@ -119,7 +119,7 @@ impl Verdict {
     }
 
     /// Whether a longer backlog may help: only where the queue drains, or has no room to begin with. Everywhere else it
-    /// stores what nobody takes, or adds waiting.
+    /// stores connections that are not accepted, or adds waiting.
     #[must_use]
     pub fn wants_longer_backlog(self, evidence: &Evidence) -> bool {
         match self {
@@ -136,7 +136,7 @@ impl Verdict {
         }
     }
 
-    /// Whether somebody should look at it soon.
+    /// Whether an operator should look at it soon.
     #[must_use]
     pub fn is_trouble(self) -> bool {
         !matches!(self, Self::Ok | Self::Burst)
@@ -192,9 +192,9 @@ fn is_tracking_full(table: Conntrack) -> bool {
     matches!(table, Conntrack::Table { count, max } if count >= max)
 }
 
-/// A namespace counts its cookies once for all listeners. They are this one's only if it came near being full: the table of
-/// half-open attempts has as many places as the backlog (`inet_csk_reqsk_queue_is_full`), and clients that filled it enter
-/// the accept queue within a round trip.
+/// A namespace counts its cookies once for all listeners. They are this one's only if it came near being full: the
+/// table of half-open attempts has as many places as the backlog (`inet_csk_reqsk_queue_is_full`), and clients that
+/// filled it enter the accept queue within a round trip.
 fn has_been_crowded(evidence: &Evidence) -> bool {
     let Some(backlog) = evidence.backlog else { return false };
     let came_enough = evidence.enqueued.is_none_or(|came| came >= u64::from(backlog));

@@ -22,7 +22,7 @@ pub struct OverloadConfig {
 pub struct Ranges {
     /// Fill of an accept queue, in ‰.
     pub accept_fill: (u32, u32),
-    /// What everybody waits in a standing queue, in microseconds.
+    /// The least that any connection waits in a standing queue, in microseconds.
     pub accept_sojourn: (u32, u32),
     /// Attempts refused per second.
     pub accept_overflow: (u32, u32),

@@ -1,4 +1,4 @@
-//! Whose queue an abandoned connection waits in. It belongs to the listener that made it and to no process: nobody holds
+//! Whose queue an abandoned connection waits in. It belongs to the listener that made it and to no process: none holds
 //! it yet. Pure; the rows come from `sockdiag`.
 
 use crate::rows::Row;

@@ -112,7 +112,7 @@ fn accept_queue_full(overflows: u64, queues: &Queues, somaxconn: Option<u32>) ->
     Finding { kind: FindingKind::AcceptQueueFull, critical: true, text }
 }
 
-/// More room would only store more of what nobody takes out.
+/// More room would only store more connections that are not accepted.
 fn standing_queue(queue: &Standing) -> Finding {
     let Standing { address, age, depth, abandoned } = queue;
     let queued = counted(*depth, "queued connection", "queued connections");

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Counts are kept for each network namespace apart, and only those are judged whose sockets were all visited. One that
-//! nobody can enter, because it is being torn down or its last task left, has open sockets that no scan sees; its
+//! cannot be entered, because it is being torn down or its last task left, has open sockets that no scan sees; its
 //! counts stay as they are and fall when those close.
 
 use crate::proc::netns::Namespaces;
@@ -97,7 +97,8 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Goes on with the audit now that `namespaces` are fresh. Returns the namespaces that could not be scanned, and why.
+    /// Goes on with the audit now that `namespaces` are fresh. Returns the namespaces that could not be scanned, and
+    /// why.
     pub(crate) fn advance(
         &mut self,
         tracepoint: Option<&mut Tracepoint>,
@@ -108,7 +109,7 @@ impl Reconciler {
         match (tracepoint, audits) {
             // Polled counts are taken from the sockets themselves each time and cannot drift.
             (None, audits) => health.audits += u64::from(audits),
-            // A walk for somebody else.
+            // A walk for another purpose.
             (Some(tracepoint), false) => self.seed(tracepoint, namespaces)?,
             (Some(tracepoint), true) => {
                 match self.audit(tracepoint, namespaces, health)? {

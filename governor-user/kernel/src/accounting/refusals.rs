@@ -1,14 +1,14 @@
-//! What is known of one listener's overflows, and since when. The programs count refused packets only while they look at
-//! both stages; what was refused before that is unknown and never 0. Every refused packet is also one that the socket
-//! dropped, so while the drops stand still nothing was refused, whoever looked; nor was anything while the namespace's own
-//! count of refused packets stands still, whatever else was dropped.
+//! What is known of one listener's overflows, and since when. The programs count refused packets only while they look
+//! at both stages; what was refused before that is unknown and never 0. Every refused packet is also one that the
+//! socket dropped, so while the drops are unchanged nothing was refused, whether or not a hook watched; nor was
+//! anything while the namespace's own count of refused packets stands still, whatever else was dropped.
 //!
 //! Pure bookkeeping: reads no clock and no kernel. Times are nanoseconds of `CLOCK_MONOTONIC`.
 
 /// What the programs say at one look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Watched {
-    /// SYNs refused, and since when each of them is counted without a gap; `None` while nobody looks.
+    /// SYNs refused, and since when each of them is counted without a gap; `None` while no hook watches.
     pub(crate) syn: u64,
     pub(crate) syn_since: Option<u64>,
     /// The same for the last packets of handshakes.
@@ -38,7 +38,7 @@ enum Exact {
     FromTheFirst,
     /// Since this time.
     Since(u64),
-    /// Something was dropped unseen, and nobody looks now.
+    /// Something was dropped unseen, and no hook watches now.
     Not,
 }
 
@@ -51,8 +51,8 @@ struct Doubt {
 }
 
 impl Refusals {
-    /// Of a listener that began to listen at `opened_ns`, if that was seen, in a namespace that had refused `quiet` packets
-    /// before, if that was read.
+    /// Of a listener that began to listen at `opened_ns`, if that was seen, in a namespace that had refused `quiet`
+    /// packets before, if that was read.
     pub(crate) fn new(opened_ns: Option<u64>, quiet: Option<u64>) -> Self {
         Self { known_at: opened_ns, quiet, ..Self::default() }
     }
@@ -132,7 +132,7 @@ mod tests {
         Some(Watched { syn, syn_since: Some(syn_since), ack, ack_since: Some(1) })
     }
 
-    /// Nobody looks at SYNs.
+    /// No hook watches SYNs.
     fn half(syn: u64, ack: u64) -> Option<Watched> {
         Some(Watched { syn, syn_since: None, ack, ack_since: Some(1) })
     }

@@ -1,5 +1,5 @@
-//! Reads how the machine and a few processes fare: pressure stall information, memory of cgroups, descriptors. A handful of
-//! small files; whatever is missing or forbidden is unknown. Knows no range and no level.
+//! Reads how the machine and a few processes fare: pressure stall information, memory of cgroups, descriptors. A
+//! handful of small files; whatever is missing or forbidden is unknown. Knows no range and no level.
 
 use crate::proc::cgroup;
 use crate::proc::privileged;
@@ -85,7 +85,7 @@ fn memory(folder: &Path, path: &str) -> Option<CgroupMemory> {
     let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
     let limit = number("memory.max")?;
     let current = number("memory.current")?;
-    // The kernel takes back what nobody uses before anything fails.
+    // The kernel reclaims unused memory before anything fails.
     let cache = fs::read_to_string(folder.join("memory.stat"))
         .ok()
         .and_then(|table| table.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse::<u64>().ok()))

@@ -1,8 +1,8 @@
-//! Connections whose end the programs tell of as it happens: the table that names them, and the buffer that their ends come
-//! out of. Nobody is woken by an end; whoever waits for them reads the buffer often enough. Knows no lease.
+//! Connections whose end the programs tell of as it happens: the table that names them, and the buffer that their ends
+//! come out of. An end wakes no task: the reader polls the buffer often enough. Knows no lease.
 //!
 //! What an earlier life of the daemon named stays in the table until it ends or its place is needed: its leases are
-//! registered again, and an end that nobody here waits for is passed over.
+//! registered again, and an end that is not waited for is skipped.
 
 use crate::programs::maps::{Error, Source, typed};
 use aya::maps::{Array, MapData, RingBuf};
@@ -33,7 +33,8 @@ impl Closings {
         Ok(Self { leased: typed(source, "LEASED")?, closed: typed(source, "CLOSED")?, taken: BTreeMap::new() })
     }
 
-    /// Waits for the end of the connection with this cookie; false when that cannot be, because both its places are taken.
+    /// Waits for the end of the connection with this cookie; false when that cannot be, because both its places are
+    /// taken.
     pub(crate) fn follow(&mut self, cookie: u64) -> bool {
         let places = leased_places(cookie);
         if places.iter().any(|place| self.taken.get(place) == Some(&cookie)) {
@@ -50,7 +51,7 @@ impl Closings {
     /// Waits for it no longer.
     pub(crate) fn forget(&mut self, cookie: u64) {
         if let Some(place) = self.free(cookie) {
-            // What stays would be told to nobody.
+            // What stays would never be reported.
             drop(self.leased.set(place, 0, 0));
         }
     }

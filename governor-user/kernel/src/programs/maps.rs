@@ -54,7 +54,7 @@ pub(crate) struct Maps {
     sojourn: HashMap<MapData, u64, Sojourn>,
     control: Array<MapData, Control>,
     events: RingBuf<MapData>,
-    /// Until somebody reads them.
+    /// Until they are read.
     closings: Option<Closings>,
 }
 
@@ -171,8 +171,8 @@ impl Maps {
         all.map_err(|source| Error::Kernel { name: "QUICK_MARKS", source })
     }
 
-    /// Frees the place of a quick mark whose connection is gone. No program touches it until then: a place is claimed only
-    /// where it is free, and freed only by its own connection.
+    /// Frees the place of a quick mark whose connection is gone. No program touches it until then: a place is claimed
+    /// only where it is free, and freed only by its own connection.
     pub(crate) fn free_quick_mark(&mut self, cookie: u64) -> Result<(), Error> {
         if self.quick_mark(cookie)?.is_none() {
             return Ok(());
@@ -187,7 +187,7 @@ impl Maps {
         u32::try_from(place).expect("as the table's length")
     }
 
-    /// What a connection leaves behind whose close nobody saw.
+    /// What a connection leaves behind whose close was not seen.
     #[cfg(test)]
     pub(crate) fn leave_behind(&mut self, mark: QuickMark, netns: u32) {
         self.quick_marks.set(self.place_of(mark.cookie), mark, 0).unwrap();

@@ -15,7 +15,8 @@ pub struct Reading {
     pub closed: Vec<ListenerReading>,
     /// Open connections by cgroup id, also of cgroups with none left; `None` when this kernel does not tell.
     pub cgroups: Option<Vec<(u64, OpenConnections)>>,
-    /// `CLOCK_MONOTONIC` nanoseconds since when every SYN refused for a full queue is counted; `None` while they are not.
+    /// `CLOCK_MONOTONIC` nanoseconds since when every SYN refused for a full queue is counted; `None` while they are
+    /// not.
     pub syns_since_ns: Option<u64>,
     /// The same for the last packets of handshakes.
     pub acks_since_ns: Option<u64>,
@@ -23,7 +24,7 @@ pub struct Reading {
     pub sees_accepts: bool,
     /// Rare events since the last reading, oldest first.
     pub events: Vec<ListenerEvent>,
-    /// Events lost because nobody read for long, since attach.
+    /// Events lost because the buffer was not read for long, since attach.
     pub lost_events: u64,
     /// Listeners and connections that no entry could be made for, since attach.
     pub untracked: u64,
@@ -50,8 +51,8 @@ pub struct ListenerReading {
     pub depth_peak: Option<u32>,
     /// Connections that entered the queue since it was first seen; `None` as above.
     pub enqueued: Option<u64>,
-    /// Connections that entered it from the queue of another listener, which closed; `None` as above. A kernel that does
-    /// not wake who it hands them to shows none.
+    /// Connections that entered it from the queue of another listener, which closed; `None` as above. A kernel that
+    /// does not wake who it hands them to shows none.
     pub moved: Option<u64>,
     /// Connections that an accept took out of it since it was first seen; `None` where accepts are not seen.
     pub accepted: Option<u64>,
@@ -65,7 +66,8 @@ pub struct ListenerReading {
     pub lost: Option<u64>,
     /// Connections still queued when it closed and handed to another listener, over all generations.
     pub handed_on: u64,
-    /// How often the socket stopped listening and began again under this entry: the cookie stays, and the counters go on.
+    /// How often the socket stopped listening and began again under this entry: the cookie stays, and the counters go
+    /// on.
     pub reopened: u32,
     /// `CLOCK_MONOTONIC` nanoseconds when the connection that has waited longest entered the queue; `None` when
     /// nothing waits or that is not known.
@@ -82,8 +84,8 @@ pub struct ListenerReading {
 /// How long the accepted connections of a listener had waited in its queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SojournReading {
-    /// Waits per bucket since the listener was first seen, by [`governor_common::abi::bucket_of`]; buckets without any are
-    /// left out, the rest ascends.
+    /// Waits per bucket since the listener was first seen, by [`governor_common::abi::bucket_of`]; buckets without any
+    /// are left out, the rest ascends.
     pub buckets: Vec<(usize, u64)>,
     /// Sum of all waits, in nanoseconds.
     pub sum_ns: u64,

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Depth and backlog here are those at the last enqueue: the depth *now* is in the kernel's tables. Everything detaches
-//! when a [`Tracepoint`] is dropped, pinned or not; only [`Tracepoint::hand_over`] and the death of the process leave the
-//! pins, and then the programs go on counting.
+//! when a [`Tracepoint`] is dropped, pinned or not; only [`Tracepoint::hand_over`] and the death of the process leave
+//! the pins, and then the programs go on counting.
 
 pub use crate::programs::events::ListenerEvent;
 pub use crate::programs::iter::{Audit, Drift, OpenConnections, Scan, ScannedListener, ScannedQueue};
@@ -41,8 +41,8 @@ pub struct Options {
     /// Listeners that can be tracked, at most 16,384, which is also the default. More are counted as untracked; none is
     /// ever evicted for another.
     pub max_listeners: Option<u32>,
-    /// Connections that can have a quick mark, at least one and at most 65,536, which is also the default; rounded down to
-    /// a power of two. More are counted all the same, and each of those costs more.
+    /// Connections that can have a quick mark, at least one and at most 65,536, which is also the default; rounded down
+    /// to a power of two. More are counted all the same, and each of those costs more.
     pub quick_marks: Option<u32>,
     /// Where the v2 hierarchy is mounted; without it refused SYNs cannot be counted.
     pub cgroup_root: Option<PathBuf>,
@@ -149,7 +149,7 @@ impl Tracepoint {
         let (doubts, suspects) = (BTreeMap::new(), BTreeSet::new());
         let waits = WaitReader::default();
         let mut this = Self { pins, loaded, corrections, doubts, suspects, syn_watch: None, waits };
-        // What the self-test left behind is nobody's business.
+        // What the self-test left behind is not reported.
         this.read().map_err(|error| AttachError(loader::chain(&error)))?;
         Ok(this)
     }
@@ -286,8 +286,8 @@ impl Tracepoint {
         Ok(scan)
     }
 
-    /// The accept queues of the calling thread's network namespace that are not empty, by their listener's cookie. Cheap
-    /// where there are few listeners, however many connections.
+    /// The accept queues of the calling thread's network namespace that are not empty, by their listener's cookie.
+    /// Cheap where there are few listeners, however many connections.
     ///
     /// # Errors
     /// When there is no iterator or it fails; nothing is known of any queue then.
@@ -329,8 +329,9 @@ impl Tracepoint {
         Ok(Audit::new(counted, Marks::new(marks)))
     }
 
-    /// Compares what was open with the counters of the namespaces that were scanned, and repairs them where two audits in a
-    /// row find the same difference. The marks that connections left whose close nobody saw go too, where it is clear which.
+    /// Compares what was open with the counters of the namespaces that were scanned, and repairs them where two audits
+    /// in a row find the same difference. The marks of connections whose close was not seen are freed too, where it is
+    /// clear which.
     ///
     /// # Errors
     /// When the maps cannot be read.

@@ -22,8 +22,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A table that could not be read is left alone this many times as long as the attempt took: a kernel that does not answer
-/// costs two seconds each time, a refusal microseconds.
+/// A table that could not be read is left alone this many times as long as the attempt took: a kernel that does not
+/// answer costs two seconds each time, a refusal microseconds.
 const REST_AFTER_FAILURE: u32 = 20;
 
 /// Connection tables are read for at most one part in this many of the time.
@@ -221,7 +221,7 @@ impl Sampler {
                 Id::Cookie(cookie) => queues.get(&cookie),
                 Id::Inode(_) => None,
             };
-            // Emptied since the table was read: nothing waits, and nobody is gone.
+            // Emptied since the table was read: nothing waits, and no client is gone.
             let abandoned = queue.map_or(Some(0), |queue| queue.abandoned);
             row.abandoned = abandoned.map(|count| count.min(row.depth));
             row.oldest_ns = queue.and_then(|queue| queue.oldest_ns).filter(|_| row.depth > 0);

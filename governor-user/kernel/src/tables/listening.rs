@@ -1,6 +1,6 @@
-//! Values that a listening socket reports through one of its descriptors. An island of unsafe code for three calls that no crate
-//! wraps: `TCP_INFO`, which tells the backlog the kernel holds for it, `SIOCGSKNS`, which opens its network namespace, and that
-//! namespace's cookie.
+//! Values that a listening socket reports through one of its descriptors. An island of unsafe code for three calls that
+//! no crate wraps: `TCP_INFO`, which tells the backlog the kernel holds for it, `SIOCGSKNS`, which opens its network
+//! namespace, and that namespace's cookie.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -61,12 +61,12 @@ pub fn namespace(socket: &impl AsFd) -> io::Result<OwnedFd> {
     if opened < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just opened it for us, and nobody else knows of it.
+    // SAFETY: the kernel has just opened it for this call, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(opened) })
 }
 
-/// The cookie of a socket's network namespace: its inode number is given to another one after its end, its cookie never.
-/// `None` before Linux 5.14.
+/// The cookie of a socket's network namespace: its inode number is given to another one after its end, its cookie
+/// never. `None` before Linux 5.14.
 pub fn namespace_cookie(socket: &impl AsFd) -> Option<u64> {
     let mut cookie = 0_u64;
     let mut length = libc::socklen_t::try_from(size_of::<u64>()).expect("a few bytes");

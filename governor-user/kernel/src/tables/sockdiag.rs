@@ -1,5 +1,5 @@
-//! Socket tables by `NETLINK_SOCK_DIAG`: what the kernel itself says about TCP sockets, without BPF. Reads the namespace
-//! its socket was made in; knows nothing about how that namespace was entered.
+//! Socket tables by `NETLINK_SOCK_DIAG`: what the kernel itself says about TCP sockets, without BPF. Reads the
+//! namespace its socket was made in; knows nothing about how that namespace was entered.
 //!
 //! A dump that was interrupted, timed out or malformed is an error, never an empty table.
 
@@ -85,7 +85,7 @@ pub(crate) struct SocketRow {
 }
 
 impl SocketRow {
-    /// Waits in an accept queue although the client is gone: nobody holds a descriptor, and an orphan that its own
+    /// Waits in an accept queue although the client is gone: no process holds a descriptor, and an orphan that its own
     /// side closed would be in another state.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.close_wait && self.inode == 0

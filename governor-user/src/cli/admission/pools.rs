@@ -24,7 +24,7 @@ pub(in crate::cli) fn run(ctl: &Ctl, members: bool) -> Result<Answer, Error> {
     }))
 }
 
-/// Pools where nobody waits keep their order, at the end.
+/// Pools without parked requests keep their order, at the end.
 fn longest_wait_first(pools: &mut [Pool]) {
     let wait = |pool: &Pool| pool.oldest_parked_seconds.unwrap_or(-1.0);
     pools.sort_by(|a, b| wait(b).total_cmp(&wait(a)));

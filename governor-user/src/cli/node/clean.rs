@@ -1,5 +1,5 @@
-//! `governorctl doctor --clean`: removes what a governord that is gone has left, its socket files and its pins. Needs no
-//! daemon and refuses while one runs: all of it is looked at before any of it is removed.
+//! `governorctl doctor --clean`: removes what a governord that is gone has left, its socket files and its pins. Needs
+//! no daemon and refuses while one runs: all of it is looked at before any of it is removed.
 
 use crate::cli::answer::{Answer, Error, Exit};
 use crate::cli::run::Ctl;
@@ -36,7 +36,7 @@ fn clean(config: &Config, removed: &mut Vec<PathBuf>) -> Result<()> {
     for socket in sockets {
         listener::is_leftover(socket)?;
     }
-    // Whoever holds the folder is alive; nobody can take it while this process has it.
+    // The holder of the folder is alive; no other process can take it while this one has it.
     let pins = Folder::existing(&config.kernel.pin_dir)?;
     for socket in sockets {
         if listener::remove_leftover(socket)? {

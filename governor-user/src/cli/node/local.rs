@@ -9,7 +9,7 @@ use std::path::Path;
 const CAPABILITIES: [(u32, &str); 4] =
     [(39, "CAP_BPF"), (38, "CAP_PERFMON"), (12, "CAP_NET_ADMIN"), (19, "CAP_SYS_PTRACE")];
 
-/// What this kernel offers, whoever asks.
+/// What this kernel offers to any user.
 pub(in crate::cli) fn machine() -> Vec<Check> {
     let read = |path: &str| std::fs::read_to_string(path);
     vec![

@@ -1,5 +1,5 @@
 //! How answers look to people: aligned facts, lines wrapped between words, times with units, `-` for what is not known,
-//! colour only on a terminal. Tables are in `table`. Knows no subcommand and asks nobody.
+//! colour only on a terminal. Tables are in `table`. Knows no subcommand and sends no request.
 
 pub(in crate::cli) use crate::cli::text::table::{Cell, Column, Table};
 pub(in crate::cli) use governor_observation::wording::printable;
@@ -96,8 +96,8 @@ impl Facts {
     }
 }
 
-/// A line broken between words where the terminal ends, the rest indented by so many columns. A word that is longer than
-/// a line stays whole. Colours take no room.
+/// A line broken between words where the terminal ends, the rest indented by so many columns. A word that is longer
+/// than a line stays whole. Colours take no room.
 pub(in crate::cli) fn wrapped(line: &str, indent: usize, terminal: Option<usize>) -> String {
     let Some(terminal) = terminal.filter(|terminal| visible(line) > *terminal && indent + 10 <= *terminal) else {
         return format!("{line}\n");
@@ -138,8 +138,8 @@ pub(in crate::cli) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// Seconds as people say them, to two figures or the two largest units: `61µs`, `4.2ms`, `250ms`, `4.2s`, `42s`, `3m05s`,
-/// `2h10m`, `3d04h`.
+/// Seconds as people say them, to two figures or the two largest units: `61µs`, `4.2ms`, `250ms`, `4.2s`, `42s`,
+/// `3m05s`, `2h10m`, `3d04h`.
 pub(in crate::cli) fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "-".to_owned();

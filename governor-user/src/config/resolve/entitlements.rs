@@ -107,7 +107,7 @@ fn check_pool(reader: &mut Reader<'_>, pool: &PoolPolicy, floors: &[Floor<'_>], 
         reader
             .problem(entry, format!("a floor of {slots} does not fit into pool \"{name}\" with its {capacity} slots"));
     }
-    // How many orgs a class will have, nobody knows; keys of an org share its floor, and which do is not known either.
+    // How many orgs a class will have is not known; keys of an org share its floor, and which do is not known either.
     for (of, section) in [(Of::Org, Org::PATH), (Of::Key, Key::PATH)] {
         let single: Vec<&Floor<'_>> = floors.iter().filter(|floor| floor.of == of).collect();
         let sum: u64 = single.iter().map(|floor| u64::from(floor.slots)).sum();

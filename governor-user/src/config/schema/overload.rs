@@ -1,4 +1,5 @@
-//! The settings of overload: whose figures feed the level, where each monitor begins to press and where it presses fully.
+//! The settings of overload: whose figures feed the level, where each monitor begins to press and where it presses
+//! fully.
 
 use super::declare::section;
 use super::form::{Integer, List, Mode, Optional, Time};
@@ -25,7 +26,7 @@ section! {
         accept_fill_lo: Permille = "500", Restart;
         /// Accept-queue fill in ‰ where pressure is 1000 ‰.
         accept_fill_hi: Permille = "1000", Restart;
-        /// What everybody waits in a standing accept queue at least, where pressure starts.
+        /// Least wait of any connection in a standing accept queue, where pressure starts.
         accept_sojourn_lo: SomeTime = "5ms", Restart;
         /// The same where pressure is 1000 ‰; a queue that takes longer to empty is no burst.
         accept_sojourn_hi: SomeTime = "500ms", Restart;

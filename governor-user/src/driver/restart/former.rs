@@ -1,5 +1,5 @@
 //! Leases of the life before: counted as their sessions' were, until their holders register them, ask for something new
-//! without having done so, or the grace is over. Then whoever waits for their slots gets them.
+//! without having done so, or the grace is over. Then their slots go to parked requests.
 
 use crate::driver::Driver;
 use crate::driver::recording::LEASES_PER_ITERATION;
@@ -34,8 +34,8 @@ impl Formers {
         self.leases.get(&old).copied()
     }
 
-    /// A holder knows this lease by an older id until it has read the answer with the new one. A daemon that is killed before
-    /// that must recognise the old id, or the lease would count twice.
+    /// A holder knows this lease by an older id until it has read the answer with the new one. A daemon that is killed
+    /// before that must recognise the old id, or the lease would count twice.
     pub(crate) fn alias(&mut self, lease: LeaseId, older: u64) {
         // An id that stands for another lease stays with it: the claim of a stranger must not take it away.
         if older == lease.0 || *self.leases.entry(older).or_insert(lease) != lease {

@@ -1,10 +1,10 @@
-//! Which refusals hit somebody light: a key that held less than its share. Fair share is there so that this does not happen;
+//! Which refusals hit a light key: one that held less than its share. Fair share is there so that this does not happen;
 //! an alert watches it. Pure.
 
 use governor_engine::io::{Decision, Reason};
 
-/// The key held less than its share, or than an equal part of the capacity where no rule shares it out, and no limit of its own
-/// refused it.
+/// The key held less than its share, or than an equal part of the capacity where no rule shares it out, and no limit of
+/// its own refused it.
 pub(crate) fn is_light(decision: &Decision) -> bool {
     let own_limit = match decision.reason {
         Reason::Suspended | Reason::KeyCap | Reason::OrgCap | Reason::ClassCap | Reason::SubCapacity => true,

@@ -1,5 +1,5 @@
-//! The daemon's end of the signal page: when it is written and what the driver puts into it. Without one (an old kernel)
-//! sessions go on as they would, and are told the level by frames alone.
+//! The daemon's end of the signal page: when it is written and what the driver puts into it. Without one (an old
+//! kernel) sessions go on as they would, and are told the level by frames alone.
 
 use crate::driver::Driver;
 use crate::driver::upkeep::COMPANY;
@@ -43,7 +43,7 @@ impl SignalPage {
 }
 
 impl Driver {
-    /// When the page may be written next; never while nobody is connected.
+    /// When the page may be written next; never while no proxy is connected.
     pub(crate) fn page_due(&self) -> Option<Instant> {
         let page = self.parts.page.as_ref()?;
         self.connected().next().map(|_| page.due)

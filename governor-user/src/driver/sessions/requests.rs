@@ -1,5 +1,5 @@
-//! What proxies say, as facts for the engine: one arm a request. Names are resolved by `translate`; this file knows which
-//! session may say what, and when.
+//! What proxies say, as facts for the engine: one arm a request. Names are resolved by `translate`; this file knows
+//! which session may say what, and when.
 
 use crate::driver::Driver;
 use crate::driver::event_loop::Session;
@@ -123,7 +123,7 @@ impl Driver {
             (&mut self.parts.page, self.sessions.get(&session).and_then(|state| state.outbox.as_ref()))
         {
             outbox.attach(page.descriptor());
-            // Whoever maps it finds it written.
+            // A proxy that maps it finds it written.
             page.hurry();
         }
         self.send(session, request, &Reply::Welcome(welcome));

@@ -38,7 +38,7 @@ impl Writer {
         Self { folder, bytes, file: None, held: VecDeque::new(), shared }
     }
 
-    /// Writes what comes until nobody can send any more, and then what is left.
+    /// Writes what comes until every sender is gone, and then what is left.
     pub(super) fn run(mut self, chunks: &Receiver<Chunk>) {
         loop {
             match chunks.recv_timeout(RETRY) {
@@ -69,8 +69,8 @@ impl Writer {
         }
     }
 
-    /// Writes all of a chunk or nothing. Where even that cannot be had, a new segment keeps the reader from stumbling over
-    /// half a chunk.
+    /// Writes all of a chunk or nothing. Where even that cannot be had, a new segment keeps the reader from stumbling
+    /// over half a chunk.
     fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) if !chunk.opens => file,
@@ -199,8 +199,8 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the disk was nobody else's");
     }
 
-    /// Runs something where `folder` is an empty disk of 64 KiB, which ends with the last thread that sees it. False without
-    /// the right to do so.
+    /// Runs something where `folder` is an empty disk of 64 KiB, which ends with the last thread that sees it. False
+    /// without the right to do so.
     fn on_a_small_disk(folder: &Path, run: impl FnOnce() + Send) -> bool {
         let mount = |arguments: &[&str]| Command::new("mount").args(arguments).status().is_ok_and(|end| end.success());
         let inside = || {

@@ -19,7 +19,7 @@ impl Exchange {
     pub(super) fn begin(&mut self, ticket: u64, id: u64, member: Option<Arc<str>>, fallback: bool, now: Instant) {
         let Some(Waiting { ask, reply, since, .. }) = self.waiting.remove(ticket) else { return };
         let Some(queue) = self.queue.upgrade() else {
-            // Nobody is left who could hold it.
+            // No handle is left that could hold it.
             if id != 0 {
                 self.releases.push(id);
             }

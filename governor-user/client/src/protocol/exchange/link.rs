@@ -1,5 +1,5 @@
-//! Whether there is a daemon to talk to: greeted, silent, standing still, draining, gone. Tells when requests have waited
-//! for long enough that the fallback decides.
+//! Whether there is a daemon to talk to: greeted, silent, standing still, draining, gone. Tells when requests have
+//! waited for long enough that the fallback decides.
 
 use super::{Broken, Exchange, Held, Link, Open, Phase, Waiting};
 use crate::lease::refused::Refused;
@@ -126,7 +126,7 @@ impl Exchange {
         [silence, open, away, expiry, self.look_at()].into_iter().flatten().min()
     }
 
-    /// Whether it is time to look at the heartbeat of the daemon's page: nobody looks while nothing waits.
+    /// Whether it is time to look at the heartbeat of the daemon's page: it is not read while nothing waits.
     pub(crate) fn wants_look(&self, now: Instant) -> bool {
         self.look_at().is_some_and(|at| now >= at)
     }
@@ -156,7 +156,7 @@ impl Exchange {
         self.look_at.filter(|_| self.link == Link::Still || self.is_asking())
     }
 
-    /// Nobody answers from now on: what runs here is to be counted here.
+    /// The daemon does not answer from now on: what runs in this process is counted here.
     pub(super) fn lose(&mut self, now: Instant) {
         if self.unserved.is_none() {
             self.unserved = Some(now);

@@ -75,7 +75,7 @@ impl Exchange {
         })
     }
 
-    /// Shares the lease without asking anybody.
+    /// Shares the lease without a request to the daemon.
     fn begin_hop(&mut self, ticket: u64, now: Instant) {
         self.begin(ticket, 0, None, false, now);
     }

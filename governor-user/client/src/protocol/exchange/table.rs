@@ -1,5 +1,5 @@
-//! Things by the number they go by. A look-up costs the same with ten and with ten thousand, an empty table keeps its room,
-//! and what is done to all of them is done in order of their numbers wherever the order shows.
+//! Things by the number they go by. A look-up costs the same with ten and with ten thousand, an empty table keeps its
+//! room, and what is done to all of them is done in order of their numbers wherever the order shows.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -72,7 +72,7 @@ impl<K: Copy + Hash + Ord, V> Table<K, V> {
     }
 }
 
-/// Spreads numbers that this process or the daemon counts up: nobody outside chooses where they fall.
+/// Spreads numbers that this process or the daemon counts up: no peer chooses where they fall.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spread(u64);
 
@@ -90,7 +90,8 @@ impl Hasher for Spread {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // Odd and without pattern, so that the high bits depend on all of the number and the low ones differ as it does.
+        // Odd and without pattern, so that the high bits depend on all of the number and the low ones differ as it
+        // does.
         self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }

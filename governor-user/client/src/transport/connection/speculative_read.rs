@@ -1,6 +1,6 @@
 //! Whether it pays to look for an answer right after the question. Where proxy and daemon share a processor, the kernel
-//! often runs the daemon within the write that asks; elsewhere its answer is never there so soon. Nobody configures which:
-//! this goes by how it went.
+//! often runs the daemon within the write that asks; elsewhere its answer is never there so soon. This is not
+//! configured: this goes by how it went.
 
 /// Looks in vain that are made after the last one that paid.
 const CREDIT: u8 = 8;

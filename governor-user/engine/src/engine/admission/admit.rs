@@ -1,9 +1,9 @@
-//! The decision. Order, first match wins: malformed → reject; exempt, hop → pass; bypass → grant; node cap → shed; level
-//! → shed; caps → shed; fair share → park, then shed; slots → park, then shed. Nothing is taken before everything can
-//! be.
+//! The decision. Order, first match wins: malformed → reject; exempt, hop → pass; bypass → grant; node cap → shed;
+//! level → shed; caps → shed; fair share → park, then shed; slots → park, then shed. Nothing is taken before everything
+//! can be.
 //!
 //! Who waits is served by [`Engine::grant_parked`] at the end of every step in which something changed. Between steps
-//! therefore nobody is parked who could go, and an arrival that can go passes only those who cannot.
+//! therefore no request is parked that could go, and an arrival that can go passes only those that cannot.
 
 use crate::engine::Engine;
 use crate::id::MemberId;
@@ -114,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// Bypass is on: somebody takes it.
+    /// Bypass is on: some member takes it.
     pub(in crate::engine) fn let_pass(&mut self, ask: Ask) {
         let member = self.pools[ask.pool.index()].place_anyhow(&ask);
         self.totals.bypassed += 1;
@@ -137,7 +137,7 @@ impl Engine {
 
     fn understand(&mut self, acquire: Acquire, child: bool) -> Ask {
         let holder = self.resolve_holder(acquire.pool, acquire.key, acquire.org, acquire.class);
-        // On other terms somebody who waits may be able to go; he goes before this request is judged.
+        // On other terms a parked request may be able to go; it goes before this request is judged.
         self.settle();
         let door = Door::of(acquire.kind, holder.key.is_some(), child);
         // Re-attached work has one candidate: the member its session runs on.
@@ -215,7 +215,7 @@ impl Engine {
             return Some(refusal);
         }
         if ask.moves() {
-            // Its place was given to it before; nobody else is kept out by it.
+            // Its slot was given to it before; it keeps no other request out.
             return None;
         }
         let of_key = ask.holder.key.and_then(|key| pool.parked_by_key.get(&key)).copied().unwrap_or(0);
@@ -237,9 +237,9 @@ impl Engine {
         Some(Refusal { limit, ..full })
     }
 
-    /// Whether a request that begins to wait may be done by its client's deadline: its key's requests before it and itself
-    /// need a slot each, and slots come back at the pool's pace. That is the least it waits: nobody is turned away who
-    /// could be in time.
+    /// Whether a request that begins to wait may be done by its client's deadline: its key's requests before it and
+    /// itself need a slot each, and slots come back at the pool's pace. That is the least it waits: no request is
+    /// refused that could be in time.
     fn may_be_in_time(&self, ask: &Ask) -> bool {
         let Some(deadline) = ask.deadline else { return true };
         let pool = &self.pools[ask.pool.index()];

@@ -116,7 +116,7 @@ impl Engine {
         self.announce(Output::Rejected { session, request, why });
     }
 
-    /// A request is over: it refers to nobody any more.
+    /// A request is over: it refers to no principal any more.
     pub(in crate::engine) fn forget(&mut self, ask: &Ask) {
         self.pools[ask.pool.index()].sets.release(ask.set);
         self.parties.release(ask.holder);

@@ -1,4 +1,4 @@
-//! Caps of keys, orgs and classes: how many requests somebody may have on the node, in flight and parked. Over one of them
+//! Caps of keys, orgs and classes: how many requests each may have on the node, in flight and parked. Over one of them
 //! the answer is no, at once (B4). Who is asked for higher tiers, and what was answered.
 
 use crate::engine::Engine;
@@ -42,8 +42,8 @@ impl Engine {
         Refusal { back: over.and_then(|over| over.until), ..Refusal::new(Reason::Suspended, Origin::Key, 403) }
     }
 
-    /// The ceiling of a holder's class, raised by the org's tier. Asks for the tier when the base is reached; nobody waits
-    /// for the answer, so a late or failed look-up means the base.
+    /// The ceiling of a holder's class, raised by the org's tier. Asks for the tier when the base is reached; no
+    /// request waits for the answer, so a late or failed look-up means the base.
     fn ceiling(&mut self, session: SessionId, holder: Holder) -> u32 {
         let Some(party) = holder.classed().map(|party| self.parties.get(party)) else { return 0 };
         let base = party.entitled.ceiling;
@@ -89,7 +89,7 @@ impl Engine {
     }
 }
 
-/// A cap somebody has reached, and what was counted against it.
+/// A cap that is reached, and what was counted against it.
 fn reached(party: &Party, cap: u32) -> Option<(u32, u32)> {
     (cap > 0 && party.counted >= cap).then_some((cap, party.counted))
 }

@@ -15,7 +15,7 @@ impl Engine {
         }
     }
 
-    /// The connection broke. Nobody is there to take a grant; leases stay for the grace.
+    /// The connection broke. No peer is there to take a grant; leases stay for the grace.
     pub(in crate::engine) fn lose_session(&mut self, id: SessionId) {
         if self.node.session_grace.is_zero() {
             return self.end_session(id);
@@ -28,7 +28,7 @@ impl Engine {
         }
     }
 
-    /// The process is gone: everything it held returns before anybody is woken.
+    /// The process is gone: everything it held returns before any waiter is woken.
     pub(in crate::engine) fn end_session(&mut self, id: SessionId) {
         self.drop_requests(id);
         let Some(session) = self.sessions.get(&id) else { return };

@@ -100,7 +100,7 @@ impl Engine {
         self.bypass
     }
 
-    /// Nothing is held and nobody waits.
+    /// Nothing is held and nothing waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.leases.is_empty() && self.parked.is_empty()

@@ -33,7 +33,7 @@ struct Held {
 }
 
 impl Tally {
-    /// What somebody holds, the requests of a key or org taken in the order of `add`.
+    /// What a key or org holds, its requests taken in the order of `add`.
     fn of(&mut self, holder: Holder, key: Option<KeyId>, org: Option<OrgId>, add: impl Fn(&mut Held)) {
         let none = Held { holder, in_flight: 0, parked: 0 };
         add(self.keys.entry(key).or_insert(none));
@@ -126,9 +126,9 @@ impl Engine {
         self.leases_by_id().into_iter().map(|lease| self.lease_view(lease)).collect()
     }
 
-    /// The live leases in the next `slots` slots of the lease table from slot `cursor` on, and the cursor to go on with; `None`
-    /// when the walk is complete. A walk that starts at 0 visits every lease that lives throughout it exactly once, in bounded
-    /// steps; leases granted or ended meanwhile may be missed.
+    /// The live leases in the next `slots` slots of the lease table from slot `cursor` on, and the cursor to go on
+    /// with; `None` when the walk is complete. A walk that starts at 0 visits every lease that lives throughout it
+    /// exactly once, in bounded steps; leases granted or ended meanwhile may be missed.
     pub fn leases_from(&self, cursor: u32, slots: u32) -> (impl Iterator<Item = LeaseView>, Option<u32>) {
         let all = self.leases.end();
         let end = cursor.saturating_add(slots).min(all);
@@ -246,7 +246,7 @@ impl Engine {
 
     fn pool_org_view(&self, pool: &Pool, org: OrgId, held: Held) -> PoolOrgView {
         let terms = held.holder.org.map(|party| self.parties.get(party).entitled.terms).unwrap_or_default();
-        // Of an org whose requests name no key nobody is judged: its share is what a key of it would be told.
+        // Requests of an org that name no key are not judged: the share shown is what a key of it would get.
         let holder = Holder { key: held.holder.key.or(held.holder.org), org: held.holder.org };
         let share = || pool.standing(SetId::EVERYBODY, holder, &self.parties).share;
         PoolOrgView {

@@ -224,7 +224,7 @@ fn a_value_that_the_kernel_clamped_is_what_counts() {
         world.burst(200);
     }
     world.bounds.somaxconn = Some(64);
-    // Read back, so nobody takes it for a foreign call.
+    // Read back, so it is not taken for a foreign call.
     world.track.done(&Order::Raise(1000), 64, world.now(), None);
     world.backlog = 64;
     world.pass(5_000, |_| 0);

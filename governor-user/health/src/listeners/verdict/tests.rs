@@ -56,7 +56,7 @@ fn sustained() -> Evidence {
     }
 }
 
-/// 5 clients that left, nobody accepts (S06).
+/// 5 clients that left, and nothing accepts (S06).
 fn stalled() -> Evidence {
     Evidence {
         depth: 5,

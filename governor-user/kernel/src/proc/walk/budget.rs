@@ -1,5 +1,5 @@
-//! How much one walk over `/proc` may look at, for every user alone and for all together: a user with a million descriptors
-//! uses up its own budget and nobody else's. Pure.
+//! How much one walk over `/proc` may look at, for every user alone and for all together: a user with a million
+//! descriptors uses up its own budget and no other user's. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ pub(crate) struct Limits {
     pub(crate) per_user: usize,
     /// Altogether.
     pub(crate) all: usize,
-    /// Descriptors of each process that are looked at before any process is looked through: a server opens its listeners
-    /// first, so that they have low numbers.
+    /// Descriptors of each process that are looked at before any process is looked through: a server opens its
+    /// listeners first, so that they have low numbers.
     pub(crate) first_look: usize,
 }
 

@@ -1,6 +1,7 @@
-//! The walk itself, on the calling thread: tasks for their namespaces, then descriptors for the sockets that are sought.
-//! Holders that are known are verified first, by one look each. Then come the processes that live in a namespace of a sought
-//! socket, as far as the first descriptors of each; and only for sockets that nobody holds so far all others.
+//! The walk itself, on the calling thread: tasks for their namespaces, then descriptors for the sockets that are
+//! sought. Holders that are known are verified first, by one look each. Then come the processes that live in a
+//! namespace of a sought socket, as far as the first descriptors of each; and all others only for sockets without a
+//! known holder.
 
 use crate::proc::privileged;
 use crate::proc::walk::Door;
@@ -63,8 +64,8 @@ pub(super) fn walk_within(proc: &Path, sought: &Sought, limits: Limits) -> Walk 
     walk
 }
 
-/// All processes, in turns: one of each user, then the next of each, so that the bound for all cuts off no user. A user's
-/// turn goes on after the process where it was cut off the last time.
+/// All processes, in turns: one of each user, then the next of each, so that the bound for all cuts off no user. A
+/// user's turn goes on after the process where it was cut off the last time.
 fn processes(proc: &Path, sought: &Sought) -> io::Result<Vec<Process>> {
     let mut by_user: BTreeMap<u32, Vec<Process>> = BTreeMap::new();
     for entry in fs::read_dir(proc)? {

@@ -208,7 +208,7 @@ fn a_queue_that_is_handed_on_is_not_lost_and_keeps_its_age_and_its_connections_d
         let _late = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         let now = reading_of(&mut tracepoint, staying);
         assert_eq!(now.enqueued, arrived.map(|arrived| arrived + 1));
-        // A kernel that wakes nobody shows nothing.
+        // A kernel that wakes no reader shows nothing.
         assert!([0, u64::from(closed.depth)].map(Some).contains(&now.moved), "{now:?}");
     });
     if ran.is_none() {

@@ -141,7 +141,7 @@ impl Folder {
     /// As for [`Self::clear`].
     pub fn remove(self) -> Result<Vec<String>, FolderError> {
         let names = self.clear()?;
-        // Somebody else's file or mount in it: then it stays.
+        // It has a file or mount of another program: then it stays.
         drop(fs::remove_dir(&self.path));
         Ok(names)
     }

@@ -20,7 +20,7 @@ use std::time::Instant;
 /// `TCP_LISTEN` of the kernel's socket states.
 const TCP_LISTEN: u8 = 10;
 
-/// A connection somebody holds.
+/// A connection that a process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldConnection {
     /// Socket cookie, unique on the host.
@@ -56,8 +56,8 @@ enum Found {
 }
 
 impl Found {
-    /// Where there is no connection the kernel answers with the listener of the local port; a connection without an inode
-    /// is one that no descriptor stands for.
+    /// Where there is no connection the kernel answers with the listener of the local port; a connection without an
+    /// inode is one that no descriptor stands for.
     fn connection(self) -> Option<HeldConnection> {
         match self {
             Self::Socket { connection, inode: 1.., state, time_wait: false } if state != TCP_LISTEN => Some(connection),
