@@ -1,7 +1,7 @@
 //! The signal page: 4 KiB of shared memory in which the daemon shows level, pressure, causes and how full node and
 //! pools are, for proxies that look before every request and will not wait for a frame. Owns the layout (`PROTOCOL.md`
 //! has it byte by byte, for other languages) and how it is read and written without a lock. Knows no policy and no
-//! clock: whether a page is stale is told by its [heartbeat](Page::heartbeat) and the reader's own clock.
+//! clock: whether a page is stale shows in its [heartbeat](Page::heartbeat) and the reader's own clock.
 
 #[cfg(feature = "map")]
 #[expect(unsafe_code, reason = "shared memory is mapped here and nowhere else")]
@@ -112,7 +112,7 @@ impl PoolSignal {
 /// Why a page says nothing now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// It was being written at each of a bounded number of attempts. Its heartbeat tells whether the writer lives.
+    /// It was being written at each of a bounded number of attempts. Its heartbeat shows whether the writer is alive.
     #[error("the page is being written")]
     Busy,
     /// It holds a value that has no meaning.

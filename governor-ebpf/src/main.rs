@@ -1,11 +1,12 @@
 //! The BPF programs: entry points only. Each hands over to the file of its hook; an error becomes a counter.
 //!
 //! The kernel does not run a tracing program that is already running on the same CPU (it only counts
-//! `recursion_misses`). A change of state in process context can be interrupted by a softirq that closes a whole burst of
-//! connections, and all of them would be missed: 14 of 20 were, in one burst of 9,100. So such a hook has a twin, another
-//! program for the same event, which runs where the first one could not. Softirqs do not interrupt each other, so
-//! one twin is enough. An event that both see counts once: see `connection`, `listener`, `accept` and `sk_data_ready`.
-//! Functions that run with softirqs off throughout cannot be interrupted by themselves, and their hooks have no twin.
+//! `recursion_misses`). A change of state in process context can be interrupted by a softirq that closes a whole burst
+//! of connections, and all of them would be missed: 14 of 20 were, in one burst of 9,100. So such a hook has a twin,
+//! another program for the same event, which runs where the first one could not. Softirqs do not interrupt each other,
+//! so one twin is enough. An event that both see counts once: see `connection`, `listener`, `accept` and
+//! `sk_data_ready`. Functions that run with softirqs off throughout cannot be interrupted by themselves, and their
+//! hooks have no twin.
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
 #![cfg_attr(target_arch = "bpf", feature(core_intrinsics), expect(internal_features, reason = "see atomic.rs"))]
 #![expect(unsafe_code, reason = "kernel pointers, map values and helper calls; each block says why it holds")]
@@ -32,7 +33,7 @@ pub(crate) fn inet_sock_set_state_twin(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// A socket is told that it has data. For a listener that means: a connection entered its accept queue.
+/// A socket is notified of data. For a listener that means: a connection entered its accept queue.
 #[btf_tracepoint(function = "sk_data_ready")]
 pub(crate) fn sk_data_ready(ctx: BtfTracePointContext) -> i32 {
     state::error::count(hooks::sk_data_ready::handle(&ctx));
@@ -60,8 +61,8 @@ pub(crate) fn kfree_skb_twin(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// A socket is about to receive a packet. For a listener that can mean: a SYN will be refused. It always passes. Attached
-/// now and then only, and without a twin: the kernel runs it again within itself, unlike tracing programs.
+/// A socket is about to receive a packet. For a listener that can mean: a SYN will be refused. It always passes.
+/// Attached now and then only, and without a twin: the kernel runs it again within itself, unlike tracing programs.
 #[cgroup_skb(ingress)]
 pub(crate) fn syn_ingress(ctx: SkBuffContext) -> i32 {
     state::error::count(hooks::ingress::handle(&ctx));

@@ -97,7 +97,7 @@ pub async fn run(settings: Settings, signals: Signals) -> Result<()> {
     let reports = assessment::spawn(config.overload.clone(), config.cgroups.clone(), seen.clone(), carried)
         .context("the system refuses a thread")?;
     let recorder = Recorder::default();
-    // The first numbers stand for the sessions of the life before.
+    // The first numbers stand for the sessions of the previous run.
     let first_session = former.len().try_into().unwrap_or(u64::MAX).saturating_add(1);
     let parts = Parts {
         loads,

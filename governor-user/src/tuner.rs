@@ -34,7 +34,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 /// Questions and orders that wait for the tuner.
 const INBOX: usize = 16;
 
-/// What the tuner is asked and told.
+/// Messages to the tuner.
 #[derive(Debug)]
 enum Ask {
     /// What it sees and would do.

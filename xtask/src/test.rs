@@ -38,11 +38,12 @@ const EMULATED_IN_FULL: [Share; 4] = [
     Share { series: "5.10", tests: Tests::All },
 ];
 
-/// Tests of many sockets and of whole daemons, which this machine's kernel has passed already: most of an emulated run, and
-/// about load and the daemon's life rather than about a kernel.
+/// Tests of many sockets and of whole daemons, which this machine's kernel has passed already: most of an emulated run,
+/// and about load and the daemon's lifetime rather than about a kernel.
 const NOT_EMULATED: [&str; 6] = ["campaign::", "restart::", "scale::", "surroundings::", "tuner::", "verdicts::"];
 
-/// Tests that hold every hook against `ss`, `nstat` or a number of connections made: what one kernel can do differently.
+/// Tests that hold every hook against `ss`, `nstat` or a number of connections made: what one kernel can do
+/// differently.
 const ORACLES: [&str; 9] = [
     "tiers::",
     "listeners::",
@@ -55,8 +56,8 @@ const ORACLES: [&str; 9] = [
     "variants::",
 ];
 
-/// Processors of the machines of every run. The tests do one thing at a time, so that machines with one processor each, as
-/// many at once as there are processors, take about half the time; this machine's own kernel runs them on all.
+/// Processors of the machines of every run. The tests do one thing at a time, so that machines with one processor each,
+/// as many at once as there are processors, take about half the time; this machine's own kernel runs them on all.
 const EMULATED_PROCESSORS: NonZeroUsize = NonZeroUsize::MIN;
 
 /// The same in full.
@@ -65,7 +66,9 @@ const EMULATED_PROCESSORS_IN_FULL: NonZeroUsize = NonZeroUsize::new(2).expect("t
 /// Flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Longer campaigns too: simulations in release mode, a minute of hostile bytes for every parser, 100,000 connections and 10,000 requests of every ending, the package under systemd in an emulated Debian, the example on Pingora, licences and sources of all dependencies
+    /// Longer campaigns too: simulations in release mode, a minute of hostile bytes for every parser, 100,000
+    /// connections and 10,000 requests of every ending, the package under systemd in an emulated Debian, the example on
+    /// Pingora, licences and sources of all dependencies
     #[arg(long)]
     full: bool,
     /// Only these [default: all]

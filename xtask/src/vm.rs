@@ -119,7 +119,7 @@ fn without(names: &[&str]) -> Vec<String> {
     names.iter().flat_map(|name| ["--skip".to_owned(), (*name).to_owned()]).collect()
 }
 
-/// A series and what its machine is told to run.
+/// A series and what its machine runs.
 #[derive(Debug)]
 struct Wanted {
     series: &'static Series,
@@ -248,8 +248,8 @@ fn report(rows: &[Row], write: bool) -> Result<Count> {
     Ok(count)
 }
 
-/// As many machines as there are processors for: two with two processors each took four times as long on two as one after
-/// the other, because emulated processors spin while the one they wait for does not run.
+/// As many machines as there are processors for: two with two processors each took four times as long on two as one
+/// after the other, because emulated processors spin while the one they wait for does not run.
 fn at_once(processors: NonZeroUsize) -> NonZeroUsize {
     let here = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     NonZeroUsize::new((here / processors).min(MOST_AT_ONCE)).unwrap_or(NonZeroUsize::MIN)

@@ -1,4 +1,5 @@
-//! What the daemon tells the programs while they run. Everything that can be said before they load is in `.rodata` instead.
+//! Settings of the programs that the daemon changes while they run. Everything known before they load is in `.rodata`
+//! instead.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -49,7 +49,7 @@ pub struct PageWriter {
 }
 
 impl PageWriter {
-    /// Makes a page that says nothing yet, for the daemon's life of this epoch.
+    /// Makes a page that says nothing yet, for the run of the daemon with this epoch.
     ///
     /// # Errors
     ///

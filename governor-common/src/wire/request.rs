@@ -11,8 +11,8 @@ pub enum Request<S = String> {
     Hello(Hello),
     /// Ask for one slot.
     Acquire(Acquire<S>),
-    /// Members for the `Acquire` with the same request id, which does not fit one frame: such frames come directly before
-    /// it, and what the `Acquire` names is added to them. Not answered.
+    /// Members for the `Acquire` with the same request id, which does not fit one frame: such frames come directly
+    /// before it, and what the `Acquire` names is added to them. Not answered.
     Candidates {
         /// Names of members.
         candidates: Vec<S>,
@@ -52,15 +52,15 @@ pub enum Request<S = String> {
         /// The lease.
         lease: u64,
     },
-    /// Ask for a slot for a suspended lease: admission again. Answered like an `Acquire`; the `Grant` has the same lease
-    /// id. After a `Shed` the lease is still suspended.
+    /// Ask for a slot for a suspended lease: admission again. Answered like an `Acquire`; the `Grant` has the same
+    /// lease id. After a `Shed` the lease is still suspended.
     Resume {
         /// The lease.
         lease: u64,
         /// Longest park in milliseconds; `None` means the pool's `park.max_wait`.
         max_wait_ms: Option<u32>,
     },
-    /// Answers `TierAsk`, or tells of a tier unasked.
+    /// Answers `TierAsk`, or reports a tier unasked.
     TierIs(TierIs),
     /// Liveness probe; answered by `Pong`.
     Ping,
@@ -120,7 +120,7 @@ pub struct Acquire<S = String> {
     pub traffic: Option<S>,
     /// The running work this request belongs to.
     pub parent: Option<Parent>,
-    /// The client's connection as the proxy holds it: the kernel tells when it is gone.
+    /// The client's connection as the proxy holds it: the kernel reports its end.
     pub client: Option<ClientSocket>,
     /// The lease may be taken back some time after the client's connection is gone: no upstream call outlives it.
     pub ends_with_client: bool,
@@ -171,8 +171,8 @@ pub enum Parent {
 pub struct TierIs {
     /// The organisation.
     pub org: KeyHash,
-    /// A class by its name in the daemon's configuration, e.g. `tier3`, whose ceiling may raise the one of the org's own
-    /// class; `None` when the look-up failed, which means the base.
+    /// A class by its name in the daemon's configuration, e.g. `tier3`, whose ceiling may raise the one of the org's
+    /// own class; `None` when the look-up failed, which means the base.
     pub class: Option<String>,
     /// How long this may be believed, in milliseconds.
     pub ttl_ms: u32,

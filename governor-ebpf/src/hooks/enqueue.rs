@@ -1,10 +1,10 @@
 //! `fexit/inet_csk_complete_hashdance` and `fexit/inet_csk_reqsk_queue_add`: a connection entered an accept queue. The
-//! compiler puts the second into the first on most kernels, so that it shows SYN cookies and Fast Open only; where it does
-//! not, both fire for one connection. The mark on the child makes that harmless.
+//! compiler puts the second into the first on most kernels, so that it shows SYN cookies and Fast Open only; where it
+//! does not, both fire for one connection. The mark on the child makes that harmless.
 //!
-//! A connection enters its first queue while its handshake is not quite over, so in `SYN_RECV`. One that is past that, or
-//! whose mark names another listener, was handed on by a listener that closed: it did not arrive. That tells the two apart
-//! also where `inet_reqsk_clone` cannot be attached to.
+//! A connection enters its first queue while its handshake is not quite over, so in `SYN_RECV`. One that is past that,
+//! or whose mark names another listener, was handed on by a listener that closed: it did not arrive. That tells the two
+//! apart also where `inet_reqsk_clone` cannot be attached to.
 //!
 //! The child's lock is held, so no accept has seen it yet, and softirqs are off, so that nothing interrupts.
 
@@ -34,7 +34,7 @@ pub(crate) fn handle(sk: *const c_void, child: *const c_void) -> Result<(), Erro
     // SAFETY: takes no argument.
     let now = unsafe { bpf_ktime_get_ns() };
     let mut arrives = child.state() == state::SYN_RECV;
-    // Without a mark it counts all the same, and its accept tells no wait.
+    // Without a mark it counts all the same, and its accept has no wait.
     if let Ok(marker) = connection::mark(child, Direction::Inbound, if arrives { now } else { 0 }) {
         let before = marker.listener.load();
         if before == cookie {

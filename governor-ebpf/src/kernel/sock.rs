@@ -88,7 +88,7 @@ impl Sock {
         unsafe { bpf_probe_read_kernel(first.wrapping_add(offset!(sock_cookie)).cast()) }.unwrap_or(0)
     }
 
-    /// Whether it has no socket storage of any map, as far as this kernel tells: then the helper need not be asked.
+    /// Whether it has no socket storage of any map, as far as this kernel shows: then the helper need not be called.
     #[inline(always)]
     pub(crate) fn has_no_storage(self) -> bool {
         offset!(has_storage) != 0 && self.read::<*const u8>(offset!(sock_storage)).is_null()

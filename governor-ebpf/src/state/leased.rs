@@ -1,5 +1,5 @@
 //! Connections whose end the daemon waits for: the clients of leases. User space names them by their cookie; here their
-//! end is told of, once. Knows no lease.
+//! end is reported, once. Knows no lease.
 
 use crate::kernel::sock::Sock;
 use crate::state::error::Error;

@@ -73,8 +73,8 @@ static QUICK_MARKS: Array<QuickMark, { PLACES as usize }> = Array::new();
 #[unsafe(no_mangle)]
 static LAST_PLACE: u32 = 0;
 
-/// Cookies of connections whose end is to be told of, each in one of two places that it leads to: see `leased`. Written
-/// by the daemon, removed by the program that sees the end.
+/// Cookies of connections whose end is to be reported, each in one of two places that it leads to: see `leased`.
+/// Written by the daemon, removed by the program that sees the end.
 #[btf_map]
 static LEASED: Array<u64, { MAX_LEASED as usize }> = Array::new();
 
@@ -278,7 +278,7 @@ pub(crate) fn handed_on_at(port: ListenPort) -> u64 {
     HANDED_ON.get_ptr(port).map_or(0, |moment| unsafe { moment.read_volatile() })
 }
 
-/// Takes a connection off those whose end is to be told of; false for all others. No call: the kernel does look-ups in
+/// Takes a connection off those whose end is to be reported; false for all others. No call: the kernel does look-ups in
 /// arrays in place.
 #[inline(always)]
 pub(crate) fn take_leased(cookie: u64) -> bool {
@@ -293,7 +293,7 @@ fn take_place(place: u32, cookie: u64) -> bool {
     known.is_some_and(|known| known.load() == cookie && known.replace(cookie, 0).is_ok())
 }
 
-/// Tells that a connection has ended.
+/// Reports that a connection has ended.
 #[inline(always)]
 pub(crate) fn tell_closed(cookie: u64) -> Result<(), Error> {
     CLOSED.output(cookie, u64::from(BPF_RB_NO_WAKEUP)).map_err(|_| Error::EventLost)
@@ -302,7 +302,7 @@ pub(crate) fn tell_closed(cookie: u64) -> Result<(), Error> {
 /// Remembers where and since when the first subflow of a Multipath TCP connection waits.
 #[inline(always)]
 pub(crate) fn note_subflow(cookie: u64, listener: u64, enqueued_ns: u64) {
-    // Without it its accept tells no wait.
+    // Without it its accept has no wait.
     let _unknown = SUBFLOWS.insert(cookie, [listener, enqueued_ns], u64::from(BPF_ANY));
 }
 

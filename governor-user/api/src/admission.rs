@@ -33,8 +33,8 @@ pub struct Pool {
     /// The floors of those that ask exceed what max-min may hand out: each gets its part.
     #[serde(default)]
     pub oversubscribed: bool,
-    /// Grants since the daemon started: of requests, and of leases that were suspended and resumed. A move to another member
-    /// is none.
+    /// Grants since the daemon started: of requests, and of leases that were suspended and resumed. A move to another
+    /// member is none.
     pub granted_total: u64,
     /// Refusals since the daemon started, by reason: `fair_share`, `pool_exhausted`, `all_cooling`, `node_cap`,
     /// `key_queue_full`, `queue_full`. Reasons that never happened are absent.
@@ -270,6 +270,6 @@ pub struct Lease {
     pub age_seconds: f64,
     /// Seconds until it expires unless renewed.
     pub expires_seconds: f64,
-    /// Seconds since it last moved bytes; `null` where its holder does not tell.
+    /// Seconds since it last moved bytes; `null` where its holder does not report it.
     pub idle_seconds: Option<f64>,
 }

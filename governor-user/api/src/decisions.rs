@@ -38,7 +38,7 @@ pub struct Decision {
     pub origin: String,
     /// HTTP status: 429 or 529; 403 for a suspended key.
     pub status: u16,
-    /// When the client was told to try again, in seconds.
+    /// `Retry-After` of the answer, in seconds.
     pub retry_after_seconds: f64,
     /// How long the request was parked before, in seconds.
     pub waited_seconds: f64,

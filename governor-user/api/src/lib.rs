@@ -77,7 +77,7 @@ pub use tuner::{
 };
 pub use verdicts::{Descriptors, Evidence, ListenerVerdict, Monitor, PoolWork, Troubled, Verdict, VerdictsQuery, Work};
 
-/// Where the daemon listens for control requests unless told otherwise.
+/// Where the daemon listens for control requests unless configured otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/governor/control.sock";
 
 /// The daemon at a glance.
@@ -125,7 +125,7 @@ pub struct Status {
     pub drain: Drain,
     /// Connected proxies, by id.
     pub sessions: Vec<Session>,
-    /// Leases of the daemon's life before that count until their holders are back, for some seconds after its start.
+    /// Leases of the daemon's previous run that count until their holders are back, for some seconds after its start.
     #[serde(default)]
     pub awaited: u32,
     /// Leases that their holders lost since the daemon started, by where they were asked for; the most first.
@@ -163,7 +163,7 @@ pub struct Pins {
     pub state: PinState,
     /// Folder of the pins; `null` unless something is pinned.
     pub folder: Option<String>,
-    /// Seconds since the programs began to count, in whichever life of the daemon; `null` unless something is pinned.
+    /// Seconds since the programs began to count, in whichever run of the daemon; `null` unless something is pinned.
     pub counting_seconds: Option<f64>,
     /// Why nothing is pinned, or why counting started clean; empty if there is nothing to say.
     pub note: String,
@@ -227,9 +227,9 @@ pub struct Session {
     pub id: u64,
     /// Name it gave itself.
     pub name: String,
-    /// Its process, as the kernel tells; `null` for a peer in a foreign pid namespace.
+    /// Its process, as the kernel reports it; `null` for a peer in a foreign pid namespace.
     pub pid: Option<u32>,
-    /// Its user, as the kernel tells.
+    /// Its user, as the kernel reports it.
     pub uid: u32,
     /// Leases it holds.
     pub leases: u32,

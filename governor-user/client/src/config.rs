@@ -1,4 +1,4 @@
-//! What a proxy tells the library. Plain values with working defaults; reads no file and no environment.
+//! The settings of the library. Plain values with working defaults; reads no file and no environment.
 
 use std::fmt;
 use std::path::PathBuf;

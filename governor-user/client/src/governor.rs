@@ -66,7 +66,7 @@ impl Governor {
     ///
     /// # Errors
     ///
-    /// [`Refused`], with what to tell the API client.
+    /// [`Refused`], with what to answer the API client.
     pub async fn acquire(&self, ask: AcquireRequest) -> Result<Lease, Refused> {
         self.acquire_boxed(Box::new(ask)).await
     }
@@ -85,7 +85,7 @@ impl Governor {
         })
     }
 
-    /// Tells what a member answered: 429, 529 or a transport error, or that it is well again. Lost when the daemon is
+    /// Reports what a member answered: 429, 529 or a transport error, or that it is well again. Lost when the daemon is
     /// away: it learns the same from the next refusal.
     pub fn member_report(&self, pool: &str, member: &str, state: MemberNews) {
         let report = MemberReport { pool: pool.to_owned(), member: member.to_owned(), state };
@@ -93,7 +93,7 @@ impl Governor {
     }
 
     /// Organisations that reached the base ceiling of their class, hashed as [`Self::key`] hashes them: look up the
-    /// tier and tell it by [`Self::tier_is`]. Nothing waits for the answer; without one the base holds.
+    /// tier and report it by [`Self::tier_is`]. Nothing waits for the answer; without one the base holds.
     #[must_use]
     pub fn tier_asks(&self) -> TierAsks {
         TierAsks { asked: self.view.tiers.upgrade().map(|sender| sender.subscribe()) }

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A slot, held until this guard is dropped. Dropping only queues; see [`LeaseHandle`] for what it can tell.
+/// A slot, held until this guard is dropped. Dropping only queues; see [`LeaseHandle`] for what can be read from it.
 #[derive(Debug)]
 pub struct Lease {
     guard: Guard,
@@ -119,8 +119,8 @@ impl LeaseHandle {
         self.state.suspended.load(Ordering::Acquire)
     }
 
-    /// Waits until the daemon tells that the kernel has closed the client's connection; for ever if it never does, e.g.
-    /// because the request named no client. The work may be given up then.
+    /// Waits until the daemon reports that the kernel has closed the client's connection; for ever if it never does,
+    /// e.g. because the request named no client. The work may be given up then.
     pub async fn client_gone(&self) {
         self.state.client_gone().await;
     }

@@ -31,7 +31,7 @@
 //!         drop(lease);
 //!     }
 //!     Err(refused) => {
-//!         // Tell the client: 429 is a limit of this caller, 529 is overload of the node.
+//!         // Answer the client: 429 is a limit of this caller, 529 is overload of the node.
 //!         println!("{} {:?}: {}", refused.status(), refused.retry_after(), refused.detail());
 //!     }
 //! }

@@ -19,7 +19,7 @@ use tracing::warn;
 const STALE_AFTER: Duration = Duration::from_millis(STALE_AFTER_MS);
 
 /// The daemon's signals, see [`Governor::signals`](crate::Governor::signals). Cheap to clone and to look at, from any
-/// thread. Everything it tells is at most 20 ms old, or not told.
+/// thread. Every value is at most 20 ms old, or absent.
 #[derive(Clone, Debug)]
 pub struct Signals {
     page: watch::Receiver<Option<Arc<Shown>>>,
@@ -31,8 +31,8 @@ impl Signals {
         Self { page, frames }
     }
 
-    /// Level, pressure and causes. By the page; by the last `Overload` frame where the daemon has no page; and normal, as
-    /// while the daemon is away, when the page is stale.
+    /// Level, pressure and causes. By the page; by the last `Overload` frame where the daemon has no page; and normal,
+    /// as while the daemon is away, when the page is stale.
     #[must_use]
     pub fn overload(&self) -> Overload {
         match &*self.page.borrow() {
@@ -61,8 +61,8 @@ impl Signals {
         self.fresh(|page| page.read().ok())
     }
 
-    /// There is a page and its heartbeat has not moved for a second of this process's clock: the daemon is stopped, stuck
-    /// or gone. False where there is no page to tell.
+    /// There is a page and its heartbeat has not moved for a second of this process's clock: the daemon is stopped,
+    /// stuck or gone. False where there is no page.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.page.borrow().as_ref().is_some_and(|shown| shown.is_stale())
@@ -94,7 +94,7 @@ impl Shown {
         &self.page
     }
 
-    /// Whether slots may be scarce: also where the page does not tell.
+    /// Whether slots may be scarce: also where the page does not say so.
     pub(crate) fn is_scarce(&self) -> bool {
         self.is_stale() || self.page.is_scarce().unwrap_or(true)
     }
@@ -113,7 +113,7 @@ impl Shown {
     }
 }
 
-/// What was read while a greeting is awaited.
+/// What was read while a greeting is pending.
 pub(crate) struct Greeting {
     /// So many bytes.
     pub(crate) count: usize,
@@ -128,7 +128,7 @@ pub(crate) async fn receive(socket: &Socket, chunk: &mut [u8]) -> io::Result<Gre
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let received = recvmsg(fd, &mut [IoSliceMut::new(chunk)], &mut control, flags)?;
-        // A read ends where a descriptor came along, so a short one tells nothing.
+        // A read ends where a descriptor came along, so a short one is no end of the stream.
         Ok((Greeting { count: received.bytes, descriptor: first_descriptor(&mut control) }, false))
     };
     socket.read_with(read).await

@@ -163,7 +163,7 @@ pub struct Engine {
 
 impl Engine {
     /// An engine that obeys `policy`. `epoch` goes into every lease and decision id and must differ from the previous
-    /// life's, so that an id from then names nothing now.
+    /// run's, so that an id from then names nothing now.
     ///
     /// # Errors
     /// What is wrong with the policy, as [`Policy::check`].

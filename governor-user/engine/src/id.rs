@@ -8,7 +8,7 @@ pub struct SessionId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u32);
 
-/// A lease. The upper 16 bits carry the daemon's epoch, so that an id from an earlier life never names another lease.
+/// A lease. The upper 16 bits carry the daemon's epoch, so that an id from an earlier run never names another lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub u64);
 
@@ -24,7 +24,7 @@ pub struct KeyId(pub u128);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrgId(pub u128);
 
-/// Index of a class (plan). Stable for the engine's life: a class keeps its index by name across policy changes.
+/// Index of a class (plan). Stable for the engine's lifetime: a class keeps its index by name across policy changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassId(pub u32);
 
@@ -37,7 +37,7 @@ pub struct SiteId(pub u16);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrafficId(pub u32);
 
-/// Index of a pool. Stable for the engine's life: a pool keeps its index by name across policy changes.
+/// Index of a pool. Stable for the engine's lifetime: a pool keeps its index by name across policy changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(pub u32);
 

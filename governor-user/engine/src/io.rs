@@ -18,7 +18,7 @@ use crate::time::Duration;
 /// A fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A session opened, or a lost one is back. A session the engine was not told of is opened by its first request.
+    /// A session opened, or a lost one is back. A session that was not announced is opened by its first request.
     SessionOpened {
         /// The session.
         session: SessionId,
@@ -50,9 +50,9 @@ pub enum Input {
         idle: Option<Duration>,
     },
     /// The member refused before the first byte: re-select once (A12). Answered by `Moved` with the same lease or by
-    /// `Refused`, after which the lease is over. If no other candidate has a slot it waits (`Parked`) before all others, for
-    /// what is left of its first wait, and holds its lease and the old member's slot meanwhile; its key is not judged
-    /// again. A lease that ends while it waits is answered by `Rejected`. `Reattach` leases cannot move.
+    /// `Refused`, after which the lease is over. If no other candidate has a slot it waits (`Parked`) before all
+    /// others, for what is left of its first wait, and holds its lease and the old member's slot meanwhile; its key is
+    /// not judged again. A lease that ends while it waits is answered by `Rejected`. `Reattach` leases cannot move.
     Move {
         /// The session.
         session: SessionId,
@@ -83,9 +83,10 @@ pub enum Input {
         order: MemberOrder,
     },
     /// A lease held before a reconnect or a restart of the daemon. Adopted under its own id when it is live and its
-    /// session is lost, else entered as a new lease (it may exceed capacity; then nothing is granted until it fits). Answered by
-    /// `Registered`, without a lease where the claim is not believed: an id of this run that was never granted or was
-    /// revoked, and more claims in a pool than it has slots (of suspended leases, [`crate::policy::SUSPENDED_CLAIMS`] if that is more), unless the daemon vouches for the lease by
+    /// session is lost, else entered as a new lease (it may exceed capacity; then nothing is granted until it fits).
+    /// Answered by `Registered`, without a lease where the claim is not believed: an id of this run that was never
+    /// granted or was revoked, and more claims in a pool than it has slots (of suspended leases,
+    /// [`crate::policy::SUSPENDED_CLAIMS`] if that is more), unless the daemon vouches for the lease by
     /// [`Held::restored`].
     Register(Held),
     /// The connection broke, the process may live: leases stay for `session_grace`, parked requests vanish.
@@ -103,8 +104,8 @@ pub enum Input {
         /// The lease.
         lease: LeaseId,
     },
-    /// The holder goes idle: the slot goes back in this step, the lease stays and is renewed or ended like any other, and
-    /// counts nowhere until it is resumed (A14). Nothing is answered, but an unknown or foreign id is: by
+    /// The holder goes idle: the slot goes back in this step, the lease stays and is renewed or ended like any other,
+    /// and counts nowhere until it is resumed (A14). Nothing is answered, but an unknown or foreign id is: by
     /// [`Output::UnknownLease`]. A lease that is suspended already, or waits to move, stays as it is.
     Suspend {
         /// The session.
@@ -113,9 +114,9 @@ pub enum Input {
         lease: LeaseId,
     },
     /// A suspended lease wants a slot again: admission like an `Acquire` of the same key, org, priority, traffic and
-    /// candidates, its old member preferred, without a deadline. Answered by `Resumed` with the
-    /// same lease (its time runs anew and it may move once again), or by `Refused`, after which it is suspended still. If the
-    /// lease ends while this waits, and if it is not this session's, not suspended or resuming already: `Rejected` with
+    /// candidates, its old member preferred, without a deadline. Answered by `Resumed` with the same lease (its time
+    /// runs anew and it may move once again), or by `Refused`, after which it is suspended still. If the lease ends
+    /// while this waits, and if it is not this session's, not suspended or resuming already: `Rejected` with
     /// [`RejectReason::NoSuchLease`].
     Resume {
         /// The session.
@@ -128,8 +129,8 @@ pub enum Input {
         max_wait: Option<Duration>,
     },
     /// The kernel closed the client's socket. A request that waits is over, answered by `Rejected` with
-    /// [`RejectReason::ClientGone`], and never granted. A lease is announced to its holder once (`ClientGone`); if it is
-    /// flagged `ends_with_client` and not ended within `reclaim_grace`, it is taken back ([`EndCause::Reclaimed`]),
+    /// [`RejectReason::ClientGone`], and never granted. A lease is announced to its holder once (`ClientGone`); if it
+    /// is flagged `ends_with_client` and not ended within `reclaim_grace`, it is taken back ([`EndCause::Reclaimed`]),
     /// renewed or not. What is not there is counted as unknown.
     ClientGone {
         /// The session.
@@ -137,23 +138,24 @@ pub enum Input {
         /// Whose client.
         work: Work,
     },
-    /// The node's overload level changed. Acts on arrivals from now on (A24); who waits stays, and is served newest first
-    /// within its key while the node is overloaded.
+    /// The node's overload level changed. Acts on arrivals from now on (A24); who waits stays, and is served newest
+    /// first within its key while the node is overloaded.
     OverloadChanged {
         /// The level from now on.
         level: Level,
     },
-    /// The answer to [`Output::TierAsk`] (B4). Counted and ignored unless this session was asked about this org and has not
-    /// answered yet.
+    /// The answer to [`Output::TierAsk`] (B4). Counted and ignored unless this session was asked about this org and has
+    /// not answered yet.
     TierIs {
         /// The session.
         session: SessionId,
         /// The org.
         org: OrgId,
-        /// A class whose ceiling may raise, and never lowers, that of the org's own class. `None`, and a class that is not
-        /// there: nothing found, the base holds.
+        /// A class whose ceiling may raise, and never lowers, that of the org's own class. `None`, and a class that is
+        /// not there: nothing found, the base holds.
         class: Option<ClassId>,
-        /// How long this holds, at most [`crate::policy::TIER_TTL_MAX`]; until then the org's tier is not asked for again.
+        /// How long this holds, at most [`crate::policy::TIER_TTL_MAX`]; until then the org's tier is not asked for
+        /// again.
         ttl: Duration,
     },
     /// An operator's setting for one key, in effect at once for what runs, waits and comes (C7). Replaces the one there

@@ -17,7 +17,7 @@ pub struct Snapshot {
     pub bypass: bool,
     /// An operator drains the node.
     pub draining: bool,
-    /// The overload level the engine was told.
+    /// The overload level in force.
     pub level: Level,
     /// Orgs with anything in flight, parked or suspended, by org.
     pub orgs: Vec<OrgView>,
@@ -235,7 +235,7 @@ pub struct LeaseView {
     pub granted: Instant,
     /// When it ends unless renewed; earlier if it is reclaimed.
     pub expires: Instant,
-    /// When it last moved bytes, as far as its holder told.
+    /// When it last moved bytes, as far as its holder reported.
     pub moved: Option<Instant>,
 }
 

@@ -1,5 +1,5 @@
-//! What the last observation came to: the pressure with what makes it up, and a verdict for each listener. Plain data, one
-//! immutable value per observation.
+//! What the last observation came to: the pressure with what makes it up, and a verdict for each listener. Plain data,
+//! one immutable value per observation.
 
 use crate::listeners::evidence::{Evidence, PoolWork};
 use crate::listeners::verdict::Verdict;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Replaced at each observation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// What presses.
+    /// The pressure and its causes.
     pub pressure: Pressure,
     /// Every listener, by (netns, port, address, cookie).
     /// A row that says the same as in the report before is that row.

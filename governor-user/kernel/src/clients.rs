@@ -1,7 +1,7 @@
-//! Whether the clients of leases are still connected, as the kernel tells. Where there are programs each connection is
-//! named to them once, and its end comes out of their buffer; everywhere it can be asked for by one look-up, in the
-//! network namespace of the proxy that holds it. A thread of its own, because entering a namespace and asking may take
-//! a while. What cannot be asked is unknown, which says nothing. Knows no lease.
+//! Whether the clients of leases are still connected, as the kernel reports it. Where there are programs each
+//! connection is named to them once, and its end comes out of their buffer; everywhere it can be asked for by one
+//! look-up, in the network namespace of the proxy that holds it. A thread of its own, because entering a namespace and
+//! asking may take a while. What cannot be asked is unknown, which says nothing. Knows no lease.
 
 use crate::proc::privileged::{self, EnterError, Home};
 use crate::programs::closings::Closings;
@@ -36,7 +36,7 @@ pub struct Finding<T> {
     pub gone: bool,
     /// The cookie by which it is known from now on.
     pub cookie: Option<u64>,
-    /// Its end will be told as [`News::Closed`].
+    /// Its end will be reported as [`News::Closed`].
     pub followed: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct Round<T> {
     pub forget: Vec<u64>,
 }
 
-/// What is told.
+/// What is reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News<T> {
     /// Answers a round. What could not be asked has no finding.
@@ -154,7 +154,7 @@ fn look<T: Copy>(
 fn ask_all<T: Copy>(diag: &mut Diag, questions: &[Question<T>], closings: &mut Option<Closings>) -> Vec<Finding<T>> {
     let mut ask = |question: &Question<T>| {
         let ClientSocket { local, peer, cookie } = question.socket;
-        // Before the look: an end after it is told, one before it is seen by it.
+        // Before the look-up: an end after it is reported, one before it is found by it.
         let mut followed = cookie.is_some_and(|cookie| follow(closings, cookie));
         let first = diag.find(local, peer).ok()?;
         if first.is_some_and(|found| found.subflow) {

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 /// The plane rests at least this many times as long as a tick took: at most a fifth of one CPU.
 const REST: u32 = 4;
 
-/// Tells the thread to end and to leave the pins.
+/// Ends the thread and leaves the pins.
 #[derive(Debug)]
 struct HandOver;
 
@@ -41,8 +41,8 @@ impl Plane {
         self.observations.clone()
     }
 
-    /// The ends of connections, as the programs tell of them, for one reader; `None` where there are no programs and when
-    /// they were taken before.
+    /// The ends of connections, as the programs report them, for one reader; `None` where there are no programs and
+    /// when they were taken before.
     pub fn take_closings(&mut self) -> Option<Closings> {
         self.closings.take()
     }
@@ -116,7 +116,7 @@ pub fn spawn(options: Options) -> Result<Plane, PlaneError> {
     }
 }
 
-/// Ticks until told to stop or until the plane cannot go on.
+/// Ticks until it is stopped or until the plane cannot go on.
 fn run(
     mut sampler: Sampler,
     tick: Duration,

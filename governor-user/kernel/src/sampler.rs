@@ -1,6 +1,6 @@
 //! One tick of the kernel plane: whose turn it is, what the sources say, what is shown. Owns every source; knows no
-//! daemon and no cadence but its own audits. `tables` reads one namespace, `programs` what the programs counted, `walks`
-//! what walks over `/proc` found, `open` connections by cgroup; `show` puts it into words.
+//! daemon and no cadence but its own audits. `tables` reads one namespace, `programs` what the programs counted,
+//! `walks` what walks over `/proc` found, `open` connections by cgroup; `show` puts it into words.
 
 #[cfg(test)]
 #[expect(unsafe_code, reason = "a filter for system calls, which no crate here wraps")]
@@ -98,7 +98,7 @@ pub(crate) struct Sampler {
     sources: Sources,
     /// Namespaces whose listeners were read at least once.
     reached: BTreeSet<u64>,
-    /// Of those, the ones that no source tells of now.
+    /// Of those, the ones that no source reports now.
     unread: BTreeSet<u64>,
     /// When a table that could not be read is tried again.
     retry: BTreeMap<u64, Instant>,
@@ -164,7 +164,7 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// The ends of connections that are waited for, where programs tell of them.
+    /// The ends of connections that are waited for, where programs report them.
     pub(crate) fn take_closings(&mut self) -> Option<Closings> {
         self.tracepoint.as_mut()?.take_closings()
     }

@@ -41,7 +41,7 @@ pub struct Observation {
     /// Whether counting outlives the daemon.
     #[serde(default)]
     pub pins: PinsView,
-    /// Sources that worked and fail now. Listeners that no source tells of are not listed: they are unknown.
+    /// Sources that worked and fail now. Listeners that no source reports are not listed: they are unknown.
     #[serde(default)]
     pub failing: Vec<SourceView>,
     /// Inode numbers of the namespaces whose listeners are unknown now.
@@ -151,7 +151,7 @@ pub struct PinsView {
     pub state: PinState,
     /// The folder of the pins; `None` unless something is pinned.
     pub folder: Option<String>,
-    /// Monotonic nanoseconds when the programs began to count, in whichever life of the daemon; `None` unless something
+    /// Monotonic nanoseconds when the programs began to count, in whichever run of the daemon; `None` unless something
     /// is pinned.
     pub counting_since_ns: Option<u64>,
     /// Why nothing is pinned, or why counting started clean though an earlier start had left something; else empty.

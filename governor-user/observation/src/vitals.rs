@@ -1,5 +1,5 @@
 //! How the machine and the proxies' processes fare at one moment. Plain data; what cannot be read is `None` or absent,
-//! and presses nothing.
+//! and raises no pressure.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

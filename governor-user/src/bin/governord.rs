@@ -1,4 +1,4 @@
-//! The daemon's command line. Exit codes: 0 stopped as told, 1 it cannot start or run, 2 usage.
+//! The daemon's command line. Exit codes: 0 stopped by a signal, 1 it cannot start or run, 2 usage.
 
 use clap::{CommandFactory, Parser, ValueEnum};
 use governor_user::config;

@@ -318,7 +318,7 @@ pub(super) enum Switch {
     Off,
 }
 
-/// What the tuner can be told.
+/// Orders for the tuner.
 #[derive(Debug, Subcommand)]
 pub(super) enum TuneOrder {
     /// Raise the backlog of single listeners where that helps; overrides the configuration, kept across restarts

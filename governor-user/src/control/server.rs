@@ -1,5 +1,5 @@
 //! The control server: HTTP over a Unix socket. Reading needs the socket's mode, writing needs root or the daemon's own
-//! user, as the kernel tells it.
+//! user, as the kernel reports it.
 
 use super::advice;
 use super::keys;

@@ -1,5 +1,5 @@
-//! Serves HTTP/1.1 to peers that may mean harm: how many connections there are and whose, how long each may take, and how many
-//! answers are in memory. The control API and the metrics are served by this; it knows neither.
+//! Serves HTTP/1.1 to peers that may mean harm: how many connections there are and whose, how long each may take, and
+//! how many answers are in memory. The control API and the metrics are served by this; it knows neither.
 
 mod slots;
 
@@ -26,11 +26,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tower::ServiceExt;
 
-/// A request's head arrives within this, counted from the connection's begin or the answer before; an idle connection ends by
-/// the same.
+/// A request's head arrives within this, counted from the connection's begin or the answer before; an idle connection
+/// ends by the same.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 
-/// Longest life of a connection: bounds slow bodies and answers that are not read.
+/// Longest lifetime of a connection: bounds slow bodies and answers that are not read.
 const CONNECTION_WITHIN: Duration = Duration::from_secs(120);
 
 /// Bytes of a request's head at most.

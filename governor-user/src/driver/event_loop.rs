@@ -50,7 +50,7 @@ use tokio::sync::{mpsc, watch};
 /// Messages handled before the outputs of all of them go out.
 const BATCH: usize = 256;
 
-/// What is to be kept on disk waits this long for company: a wake-up of the writer per decision would cost more than
+/// What is to be kept on disk is batched for this long: a wake-up of the writer per decision would cost more than
 /// the decision.
 pub(super) const FLUSH_EVERY: Duration = Duration::from_millis(200);
 
@@ -85,7 +85,7 @@ pub struct Parts {
     pub recorder: Recorder,
     /// Where proxies look; `None` if this system cannot have one.
     pub page: Option<SignalPage>,
-    /// The ends of connections, where programs tell of them.
+    /// The ends of connections, where programs report them.
     pub closings: Option<Closings>,
     /// Sessions of the run before, with the leases they held.
     pub former: Vec<Former>,
@@ -131,7 +131,7 @@ pub(super) struct Session {
     pub(super) name: String,
     /// Of the protocol: the highest that both sides speak.
     pub(super) version: u16,
-    /// The session it goes on from, of the life before; until it asks for something new.
+    /// The session of the previous run that it resumes; until it asks for something new.
     pub(super) former: Option<SessionId>,
     /// For its next `Acquire`.
     pub(super) candidates: Candidates,

@@ -39,7 +39,7 @@ pub(crate) async fn forward(mut reports: watch::Receiver<Arc<Report>>, driver: W
 }
 
 impl Driver {
-    /// Takes what the last observation came to, and tells the thread that made it what the engine carries by now.
+    /// Applies the last report, and publishes the engine's load for the thread that makes reports.
     pub fn heed(&mut self, report: Arc<Report>, now: Instant) {
         self.report = report;
         let pressure = &self.report.pressure;
@@ -64,7 +64,7 @@ impl Driver {
         self.parts.loads.send_replace(Arc::new(self.loads()));
     }
 
-    /// The level as proxies are told of it.
+    /// The level as proxies receive it.
     pub(super) fn overload(&self) -> Overload {
         Overload {
             level: self.level.level(),

@@ -1,4 +1,4 @@
-//! What the rest of the daemon tells the driver: what proxies do, what the kernel found, and what the control API asks.
+//! Messages to the driver: what proxies do, what the kernel found, and what the control API asks.
 
 use super::view::View;
 use crate::driver::operator::key_orders::KeyRefused;
@@ -21,7 +21,7 @@ use governor_kernel::clients::News;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// What the rest of the daemon tells the driver.
+/// A message to the driver.
 #[derive(Debug)]
 pub enum Message {
     /// A proxy connected and said `Hello` in a version that is served.
@@ -44,7 +44,7 @@ pub enum Message {
         session: SessionId,
         /// Why, for people.
         why: String,
-        /// Is told how long its leases outlive the connection, by the policy of this moment.
+        /// Receives how long its leases outlive the connection, by the policy of this moment.
         grace: oneshot::Sender<Duration>,
     },
     /// Its process is gone.

@@ -1,4 +1,4 @@
-//! The driver: the one loop that owns all state, what it is asked and told, and what it shows.
+//! The driver: the one loop that owns all state, its messages, and its views.
 
 mod answers;
 mod event_loop;

@@ -41,7 +41,7 @@ pub struct View {
     pub members: BTreeMap<(PoolId, MemberId), MemberNote>,
     /// Limits of the node.
     pub node: NodePolicy,
-    /// Leases of the life before that count until their holders are back.
+    /// Leases of the previous run that count until their holders are back.
     pub awaited: u32,
     /// Connections of clients, and how their ends were learnt of.
     pub clients: clients::Counts,

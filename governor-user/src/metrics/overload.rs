@@ -1,4 +1,4 @@
-//! What the last observation came to, as series: how much each monitor presses, and what is wrong with each listener.
+//! The last report as series: the pressure of each monitor, and what is wrong with each listener.
 
 use super::kernel::MOST_LISTENERS;
 use super::page::Page;

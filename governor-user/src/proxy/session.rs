@@ -1,5 +1,5 @@
-//! One proxy's connection: its `Hello`, then its stream as it comes, for the driver, and the replies that the driver could
-//! not write itself. Knows no engine, and nothing of what later frames say: the driver cuts and parses them.
+//! One proxy's connection: its `Hello`, then its stream as it comes, for the driver, and the replies that the driver
+//! could not write itself. Knows no engine, and nothing of what later frames say: the driver cuts and parses them.
 
 use super::census::Place;
 use crate::driver::messages::{Greeting, Message};
@@ -101,7 +101,7 @@ pub async fn serve(
     };
     // Nothing that it read comes after the end.
     reader.shutdown().await;
-    // The driver lets go of the socket when it hears of the end.
+    // The driver drops its end of the socket when it receives the end of the session.
     drop((socket, drain));
     tracing::debug!(session = session.0, pid = peer.pid, reason = %ended, "connection ended");
     // The process may only have lost its connection: its leases stay for the grace, or until it is seen to exit.

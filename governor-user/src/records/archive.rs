@@ -21,7 +21,7 @@ const BYTES: u64 = 64 * 1024 * 1024;
 /// The same for people.
 pub const BOUND: &str = "decisions are kept for 24 hours, at most 64 MiB of them (some 150,000)";
 
-/// Decisions of this life on their way to the disk.
+/// Decisions of this run on their way to the disk.
 #[derive(Debug)]
 pub struct Archive(Ring);
 
@@ -64,7 +64,7 @@ impl Archive {
     }
 }
 
-/// Looks for a decision of the last day, of any life. Reads the disk: not on the driver's loop.
+/// Looks for a decision of the last day, of any run. Reads the disk: not on the driver's loop.
 ///
 /// # Errors
 /// The archive cannot be read.

@@ -38,7 +38,7 @@ pub fn event<T: Serialize>(
     }
 }
 
-/// Events of this life on their way to the disk.
+/// Events of this run on their way to the disk.
 #[derive(Debug)]
 pub struct Audit(Ring);
 

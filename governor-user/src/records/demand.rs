@@ -1,6 +1,6 @@
 //! Recorded demand: who asked, when, and how long it ran, as a bounded log in the state folder. `advise` replays it
-//! under other settings. Keys are the proxies' keyed hashes; labels are left out. What is rare is written as JSON, what comes
-//! with every request as `hot` has it. Decides nothing.
+//! under other settings. Keys are the proxies' keyed hashes; labels are left out. What is rare is written as JSON, what
+//! comes with every request as `hot` has it. Decides nothing.
 
 mod hot;
 
@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What happened. Times are nanoseconds of the monotonic clock; the names are short because earlier versions wrote all facts
-/// by them.
+/// What happened. Times are nanoseconds of the monotonic clock; the names are short because earlier versions wrote all
+/// facts by them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
-    /// First of a segment: when it began by the wall clock, in seconds since 1970. Earlier versions listed here what ran
-    /// then; now a `Running` for each lease follows, among other facts.
+    /// First of a segment: when it began by the wall clock, in seconds since 1970. Earlier versions listed here what
+    /// ran then; now a `Running` for each lease follows, among other facts.
     #[serde(rename = "open")]
     Opened {
         /// Monotonic time.
@@ -33,7 +33,8 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         orgs: Vec<Option<String>>,
     },
-    /// A lease ran when the segment began. A reader ignores it for a lease that it knows from an earlier fact of the segment.
+    /// A lease ran when the segment began. A reader ignores it for a lease that it knows from an earlier fact of the
+    /// segment.
     #[serde(rename = "run")]
     Running {
         /// When the segment began.
@@ -149,12 +150,12 @@ struct Opening {
     room: u64,
 }
 
-/// What ran when a segment began takes one in so many parts of the segment at most: a segment that its opening fills would
-/// be over with the next fact. Leases beyond are left out, and `advise` does not know them.
+/// What ran when a segment began takes one in so many parts of the segment at most: a segment that its opening fills
+/// would be over with the next fact. Leases beyond are left out, and `advise` does not know them.
 const OPENING_PART: u64 = 2;
 
-/// A segment that lost records is given up after so many flushes without another loss (10 s and more): a disk at its limit is
-/// not burdened with lists of what runs again and again.
+/// A segment that lost records is given up after so many flushes without another loss (10 s and more): a disk at its
+/// limit is not burdened with lists of what runs again and again.
 const SETTLED: u32 = 50;
 
 /// Bytes that a record of a running lease takes besides its pool's name.
@@ -173,7 +174,7 @@ impl Demand {
         }))
     }
 
-    /// Whether the next fact begins a segment: tell [`Self::opened`] first. A segment that is full ends here and in
+    /// Whether the next fact begins a segment: call [`Self::opened`] first. A segment that is full ends here and in
     /// [`Self::flush`] only.
     #[must_use]
     pub fn needs_opening(&mut self) -> bool {
@@ -193,14 +194,15 @@ impl Demand {
         }
     }
 
-    /// Slot of the lease table at which [`Self::running`] goes on; `None` when all that ran when the segment began is written.
+    /// Slot of the lease table at which [`Self::running`] goes on; `None` when all that ran when the segment began is
+    /// written.
     #[must_use]
     pub fn opening(&self) -> Option<u32> {
         self.0.as_ref()?.opening.as_ref().map(|opening| opening.cursor)
     }
 
-    /// Writes the next leases that ran when the segment began, each with its pool's name, and keeps the cursor to go on with;
-    /// `None`: there are no more.
+    /// Writes the next leases that ran when the segment began, each with its pool's name, and keeps the cursor to go on
+    /// with; `None`: there are no more.
     pub fn running<'a>(&mut self, leases: impl Iterator<Item = (LeaseView, &'a str)>, next: Option<u32>) {
         let Some(log) = &mut self.0 else { return };
         let Some(opening) = &mut log.opening else { return };
@@ -289,8 +291,8 @@ impl Demand {
 }
 
 impl Log {
-    /// A segment from which records were lost says wrong things of what runs. It ends once none have been lost for a while, and
-    /// the next one begins with what runs then.
+    /// A segment from which records were lost says wrong things of what runs. It ends once none have been lost for a
+    /// while, and the next one begins with what runs then.
     fn flush(&mut self) {
         self.hot.settle(&mut self.ring);
         self.ring.flush();
@@ -324,8 +326,8 @@ pub trait FactReader {
 /// Bytes of recorded demand that are read at most, the newest: reading takes some 5 s for a GiB.
 const MOST_READ: u64 = 1 << 30;
 
-/// Reads what was recorded in this state folder, oldest first, one record at a time. Segments that were over before `from`
-/// (seconds since 1970), and the oldest beyond 1 GiB, are skipped. What cannot be read as a fact is left out.
+/// Reads what was recorded in this state folder, oldest first, one record at a time. Segments that were over before
+/// `from` (seconds since 1970), and the oldest beyond 1 GiB, are skipped. What cannot be read as a fact is left out.
 ///
 /// # Errors
 /// The folder or a segment cannot be read.
@@ -357,7 +359,8 @@ fn opened_at(segment: &Segment) -> Option<u64> {
     first.ok().and(wall)
 }
 
-/// What was recorded in this state folder, oldest first, each segment by itself: all of it in memory, for tests and tools.
+/// What was recorded in this state folder, oldest first, each segment by itself: all of it in memory, for tests and
+/// tools.
 ///
 /// # Errors
 /// As for [`read_facts`].

@@ -4,7 +4,7 @@ use crate::naming::ANONYMOUS;
 use governor_api::{Decision, Outcome};
 use governor_observation::wording::{Counted, counted};
 
-/// One or two sentences: what happened by which rule, on which numbers, and what the client was told.
+/// One or two sentences: what happened by which rule, on which numbers, and what the client was answered.
 /// Reads everything of `decision` but its `explanation`; names no key but the requester's own.
 #[must_use]
 pub fn explain(decision: &Decision) -> String {

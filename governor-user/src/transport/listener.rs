@@ -83,7 +83,7 @@ pub fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<BoundSocket> 
 /// Whether `path` is a socket whose listener is gone; false if there is nothing.
 ///
 /// # Errors
-/// The path is a live instance's socket, is no socket, or cannot be told.
+/// The path is a live instance's socket, is no socket, or cannot be examined.
 pub fn is_leftover(path: &Path) -> Result<bool> {
     let shown = path.display();
     let kind = match std::fs::symlink_metadata(path) {

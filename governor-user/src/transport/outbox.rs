@@ -119,7 +119,7 @@ impl Outbox {
         }
         let first = state.bytes.is_empty();
         if let Err(error) = encode(&mut state.bytes) {
-            // Only a list the daemon made can be too long: the proxy is told that something is missing.
+            // Only a list the daemon made can be too long: the proxy is notified that something is missing.
             tracing::error!(%error, "a reply does not fit a frame");
             let message = "the answer does not fit a frame".to_owned();
             codec::encode_reply(&Reply::Error { code: ErrorCode::Malformed, message }, request, &mut state.bytes).ok();

@@ -1,4 +1,5 @@
-//! What the tuner did and would have done, on disk: a bounded ring in the state folder. Every record has before and after.
+//! What the tuner did and would have done, on disk: a bounded ring in the state folder. Every record has before and
+//! after.
 
 use crate::process::clock;
 use crate::records::ring::{Ring, RingHealth, read};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Records on disk at most, in bytes: some 4,000 of them.
 const BYTES: u64 = 2 * 1024 * 1024;
 
-/// Records of this life on their way to the disk.
+/// Records of this run on their way to the disk.
 #[derive(Debug)]
 pub(super) struct Journal {
     ring: Ring,

@@ -14,7 +14,7 @@ use std::error::Error;
 use std::io;
 use std::path::Path;
 
-/// Why `listen()` was not called, or in vain.
+/// Why `listen()` was not called, or did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RelistenError {
     /// No process is known to hold it, and every process was looked at.
@@ -102,7 +102,7 @@ impl Held {
         }
     }
 
-    /// Cookie of the socket's own namespace, where the kernel tells it.
+    /// Cookie of the socket's own namespace, where the kernel reports it.
     pub(crate) fn namespace_cookie(&self) -> Option<u64> {
         listening::namespace_cookie(&self.duplicate.file)
     }

@@ -1,4 +1,4 @@
-//! What is in the package: binaries, unit, configuration, completions, manual, documents, and what dpkg is told.
+//! What is in the package: binaries, unit, configuration, completions, manual, documents, and dpkg's control files.
 
 use crate::exec;
 use anyhow::{Context, Result};
@@ -61,7 +61,7 @@ pub(super) fn assemble(tree: &Path, binaries: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Puts what dpkg is told below `tree`, which is complete otherwise.
+/// Puts dpkg's control files below `tree`, which is complete otherwise.
 pub(super) fn control(tree: &Path, architecture: &str) -> Result<()> {
     let root = exec::root();
     let glibc = ["usr/sbin/governord", "usr/bin/governorctl"]

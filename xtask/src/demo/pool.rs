@@ -1,5 +1,5 @@
-//! The size of the demonstrated pool: what the provider has, what the governor is told, what the gateway assumes
-//! without it. One place, so that the three agree.
+//! The size of the demonstrated pool: what the provider has, what the governor's configuration says, what the gateway
+//! assumes without it. One place, so that the three agree.
 
 /// The governor's name for it.
 pub(super) const NAME: &str = "chat";

@@ -119,9 +119,9 @@ fn dependency(package: &str, prefix: &str) -> Result<String> {
         .with_context(|| format!("{package} depends on no {prefix}N (it depends on: {depends}); its packages changed"))
 }
 
-/// Downloads the compiler's packages, and `libraries` with every library below them that is not installed here: a minimal
-/// Debian lacks several, and the compiler finds them by its library path. apt resolves what they need; it is not asked
-/// about the compiler itself, which would also bring a C compiler and remove the user's rustc.
+/// Downloads the compiler's packages, and `libraries` with every library below them that is not installed here: a
+/// minimal Debian lacks several, and the compiler finds them by its library path. apt resolves what they need; it is
+/// not asked about the compiler itself, which would also bring a C compiler and remove the user's rustc.
 fn download(into: &Path, libraries: &[&str]) -> Result<()> {
     fs::create_dir_all(into.join("partial")).with_context(|| format!("cannot create {}", into.display()))?;
     let mut archives = OsString::from("Dir::Cache::archives=");
@@ -155,8 +155,8 @@ fn unpack(archives: &Path, into: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Moves libraries of `lib/<architecture>-linux-gnu` to the folder of the same name below `usr`: before the two were one,
-/// packages used both, and the library path names only the latter.
+/// Moves libraries of `lib/<architecture>-linux-gnu` to the folder of the same name below `usr`: before the two were
+/// one, packages used both, and the library path names only the latter.
 fn join_library_folders(root: &Path) -> Result<()> {
     let from = library_path(root);
     if !from.is_dir() {
@@ -182,7 +182,7 @@ fn cargo() -> Result<PathBuf> {
     Ok(PathBuf::from(path.trim()))
 }
 
-/// LLVM's major version as the unpacked compiler itself tells it.
+/// LLVM's major version as the unpacked compiler itself prints it.
 fn llvm_major(tools: &Tools) -> Result<u32> {
     let libraries = library_folder(&tools.prefix())?;
     let told =

@@ -31,7 +31,7 @@ pub(super) struct Room<'a> {
     pub(super) patience: Duration,
     /// Processors of each machine.
     pub(super) processors: NonZeroUsize,
-    /// What the test runner is told, by series.
+    /// Arguments of the test runner, by series.
     pub(super) arguments: BTreeMap<&'static str, &'a [String]>,
 }
 

@@ -5,7 +5,7 @@ use governor_common::wire::reply::{Origin, Shed};
 use std::fmt;
 use std::time::Duration;
 
-/// A request that gets no slot. Carries what an API client may be told and nothing else.
+/// A request that gets no slot. Carries what an API client may see and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     cause: Cause,
@@ -32,9 +32,9 @@ enum Cause {
 }
 
 impl Refused {
-    /// HTTP status for the API client: 429 (the caller's own limit, or the pool is full), 529 (the node is overloaded or
-    /// the governor is away), 403 (an operator suspended the key: waiting does not help), or 400 for a request that can
-    /// never be valid.
+    /// HTTP status for the API client: 429 (the caller's own limit, or the pool is full), 529 (the node is overloaded
+    /// or the governor is away), 403 (an operator suspended the key: waiting does not help), or 400 for a request that
+    /// can never be valid.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status
@@ -64,7 +64,8 @@ impl Refused {
         self.decision
     }
 
-    /// Concurrent requests that the limit which refused allows, e.g. the key's share; `None` where no such number refused.
+    /// Concurrent requests that the limit which refused allows, e.g. the key's share; `None` where no such number
+    /// refused.
     #[must_use]
     pub fn quota(&self) -> Option<u32> {
         self.quota

@@ -102,7 +102,7 @@ impl LeaseState {
         }
     }
 
-    /// Id by which the daemon is told of this lease. One that no daemon granted goes by its slot: daemons never grant
+    /// Id by which this lease is registered. One that no daemon granted goes by its slot: daemons never grant
     /// ids whose upper 16 bits, the epoch, are 0.
     pub(crate) fn wire_id(&self) -> u64 {
         match self.id.load(Ordering::Acquire) {
@@ -111,7 +111,7 @@ impl LeaseState {
         }
     }
 
-    /// This lease as a daemon that does not know it is told of it.
+    /// This lease as it is registered with a daemon that does not know it.
     pub(crate) fn held(&self, now: Instant, suspended: bool) -> HeldLease {
         let age = now.saturating_duration_since(self.granted);
         let (ask, name) = (&self.ask.wire, |name: &Option<Arc<str>>| name.as_deref().map(str::to_owned));
@@ -142,7 +142,7 @@ impl LeaseState {
 
     /// Waits until then.
     pub(super) async fn client_gone(&self) {
-        // It hears every call from here on, whether it is awaited already or not.
+        // It receives every notification from here on, whether it is polled already or not.
         let called = self.client_goes.notified();
         if !self.client_gone.load(Ordering::Acquire) {
             called.await;

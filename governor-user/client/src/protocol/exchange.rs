@@ -5,7 +5,7 @@
 //! ```text
 //!  Down ──connected──▶ Greeting ──Welcome──▶ Up ──Drain──▶ Draining
 //!   ▲                     │                  ▲ │ heartbeat      │
-//!   │                     │                  │ ▼ stands still   │
+//!   │                     │                  │ ▼ stalls         │
 //!   │                     │                 Still               │
 //!   └─────────────────────┴──────disconnected─┴─────────────────┘
 //! ```
@@ -41,7 +41,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-/// A release waits this long for company, at most.
+/// Batching delay: a release waits at most this long for a frame to travel with.
 const LINGER: Duration = Duration::from_millis(2);
 
 type Answer = oneshot::Sender<Result<Lease, Refused>>;
@@ -84,7 +84,7 @@ pub(crate) struct Exchange {
     deferred_moves: Vec<(u64, Moved)>,
     deferred_resumes: Vec<(u64, Option<Duration>, Resumed)>,
     releases: Vec<u64>,
-    /// The releases wait for company until then.
+    /// The releases are batched until then.
     linger_until: Option<Instant>,
     local: LocalShare,
     queue: WeakQueue,
@@ -149,9 +149,9 @@ struct Held {
 enum Phase {
     /// The daemon counts it.
     Counted,
-    /// The daemon has yet to be told of it.
+    /// It is yet to be registered.
     Unregistered,
-    /// It was told, and the new id is on its way.
+    /// Its registration was sent, and the new id is on its way.
     Registering,
     /// As above, but the guard is gone: release it under the new id.
     Ending,

@@ -1,4 +1,4 @@
-//! Admission for the time the daemon is away: what this process may run by the last limits it was told, and what it
+//! Admission for the time the daemon is away: what this process may run by the last limits it received, and what it
 //! runs now. Counts while no daemon answers, decides only when asked; knows no socket and reads no clock.
 
 use crate::config::Fallback;
@@ -209,7 +209,7 @@ impl LocalShare {
         self.choose(&ask, Some(known), turn, now)
     }
 
-    /// Requests this process may run: its part of the node cap once the daemon told how many share it.
+    /// Requests this process may run: its part of the node cap once the daemon has sent how many share it.
     fn node_share(&self) -> u32 {
         match &self.limits {
             Some(limits) if limits.node_cap > 0 => limits.node_cap.div_ceil(limits.sessions.max(1)),

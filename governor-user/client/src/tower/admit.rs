@@ -126,7 +126,7 @@ impl Settings {
     }
 }
 
-/// The connection a request came by, if the accept loop told.
+/// The connection a request came by, if the accept loop attached it.
 pub(super) fn connection(extensions: &Extensions) -> Option<&Connection> {
     #[cfg(feature = "axum")]
     if let Some(axum::extract::ConnectInfo(connection)) = extensions.get::<axum::extract::ConnectInfo<Connection>>() {

@@ -1,5 +1,5 @@
-//! Whose request it is. What a client says of itself is not believed, except for its credential: the rest comes from the
-//! gateway's own code, or from headers that the gateway was told to trust.
+//! Whose request it is. What a client says of itself is not believed, except for its credential: the rest comes from
+//! the gateway's own code, or from headers that the gateway is configured to trust.
 
 use crate::governor::Governor;
 use crate::lease::request::AcquireRequest;
@@ -97,8 +97,8 @@ impl Caller {
         self
     }
 
-    /// The request re-attaches to an upstream session that runs on `member`: it bypasses fair share, may use that member's
-    /// reserve, and uses no other.
+    /// The request re-attaches to an upstream session that runs on `member`: it bypasses fair share, may use that
+    /// member's reserve, and uses no other.
     #[must_use]
     pub fn reattach(mut self, member: impl Into<Arc<str>>) -> Self {
         self.reattach = Some(member.into());

@@ -146,7 +146,7 @@ pub fn client_socket(socket: &impl AsFd) -> io::Result<ClientSocket> {
 }
 
 pin_project! {
-    /// A stream that tells its [`Connection`] when it ends, and when bytes of an upgraded request move. Passes
+    /// A stream that notifies its [`Connection`] when it ends, and when bytes of an upgraded request move. Passes
     /// everything through.
     #[derive(Debug)]
     pub struct Attached<S> {

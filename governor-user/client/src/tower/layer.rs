@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tower::Layer;
 
-/// Long-lived exempt streams (MCP event streams) one process serves at a time unless told otherwise.
+/// Long-lived exempt streams (MCP event streams) one process serves at a time unless configured otherwise.
 const EXEMPT_STREAM_CAP: u32 = 1000;
 
 type Extract = dyn Fn(&Governor, &Parts, AcquireRequest) -> AcquireRequest + Send + Sync;
@@ -45,8 +45,8 @@ pub(super) struct Settings {
 
 impl GovernorLayer {
     /// Counted requests take a slot of `pool`; the key is what [`key_from_credential`] finds; routes are classed by
-    /// [`routes::of`]. Leases are known by the line that calls this and by their endpoint, where the daemon counts those it
-    /// had to take back.
+    /// [`routes::of`]. Leases are known by the line that calls this and by their endpoint, where the daemon counts
+    /// those it had to take back.
     #[must_use]
     #[track_caller]
     pub fn new(governor: Governor, pool: &str) -> Self {
@@ -80,8 +80,8 @@ impl GovernorLayer {
         self
     }
 
-    /// Takes the word of these headers, over the extractor's; a [`Caller`](super::Caller) among the request's extensions
-    /// wins over both.
+    /// Takes the word of these headers, over the extractor's; a [`Caller`](super::Caller) among the request's
+    /// extensions wins over both.
     #[must_use]
     pub fn trusted_headers(mut self, headers: TrustedHeaders) -> Self {
         self.change().trusted = headers;
@@ -95,15 +95,15 @@ impl GovernorLayer {
         self
     }
 
-    /// POSTs that the table of routes does not list take a slot like listed ones, as endpoint `unlisted`. Unless this is
-    /// set they pass without a slot, counted in [`Stats::unlisted_total`](crate::Stats::unlisted_total) and logged.
+    /// POSTs that the table of routes does not list take a slot like listed ones, as endpoint `unlisted`. Unless this
+    /// is set they pass without a slot, counted in [`Stats::unlisted_total`](crate::Stats::unlisted_total) and logged.
     #[must_use]
     pub fn count_unlisted(mut self) -> Self {
         self.change().count_unlisted = true;
         self
     }
 
-    /// No upstream call outlives its client. When the kernel tells that the client's connection is gone before the
+    /// No upstream call outlives its client. When the kernel reports that the client's connection is gone before the
     /// handler has answered, the handler is dropped, and with it its upstream call; and the daemon may take a lease
     /// back some time after its client is gone. Needs to know the client's connection, see
     /// [`Connection`](super::Connection).

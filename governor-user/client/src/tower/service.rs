@@ -92,7 +92,7 @@ async fn unless_gone<F: Future>(lease: &LeaseHandle, answer: Pin<&mut F>) -> Opt
     }
 }
 
-/// What a client that is gone is told; for access logs, which know this number.
+/// The status for a client that is gone; for access logs, which know this number.
 fn nobody_there() -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     *response.status_mut() = StatusCode::from_u16(499).unwrap_or(StatusCode::REQUEST_TIMEOUT);

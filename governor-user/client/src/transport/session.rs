@@ -91,7 +91,7 @@ struct Session {
     pause: Duration,
     attempt_at: Instant,
     timer: Timer,
-    /// For releases that wait for company, which come in such numbers that it stays set.
+    /// For batched releases, which come in such numbers that it stays armed.
     linger: Timer,
 }
 

@@ -1,4 +1,4 @@
-//! A timer that is set often and rings seldom. It rings by its time or earlier: what was set for something that needs
+//! A timer that is set often and fires seldom. It fires at its time or earlier: what was set for something that needs
 //! it no longer stays set, because to set a timer costs a lock and, where it is the runtime's earliest, a system call.
 
 use std::future;
@@ -16,7 +16,7 @@ impl Timer {
         Self { sleep: Box::pin(sleep_until(now)), at: None }
     }
 
-    /// Sees to it that it rings by `by`, if that is anything.
+    /// Arms the timer for `by` unless it already fires earlier. `None` leaves it unchanged.
     pub(crate) fn set_by(&mut self, by: Option<Instant>) {
         if let Some(by) = by.filter(|by| self.at.is_none_or(|at| *by < at)) {
             self.sleep.as_mut().reset(by);
@@ -24,12 +24,12 @@ impl Timer {
         }
     }
 
-    /// When it rings.
+    /// When it fires.
     pub(crate) fn at(&self) -> Option<Instant> {
         self.at
     }
 
-    /// Waits until it rings; for ever when it is not set.
+    /// Waits until it fires; for ever when it is not armed.
     pub(crate) async fn rings(&mut self) {
         if self.at.is_none() {
             return future::pending().await;

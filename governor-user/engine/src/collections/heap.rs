@@ -29,7 +29,7 @@ impl<R: Ord + Copy> Heap<R> {
         self.entries.iter().copied()
     }
 
-    /// Puts an owner in. `stands` is told, here and below, of every owner whose place changed.
+    /// Puts an owner in. `stands` is called, here and below, for every owner whose place changed.
     pub(crate) fn insert(&mut self, rank: R, owner: Slot, mut stands: impl FnMut(Slot, Place)) {
         self.entries.push((rank, owner));
         self.rise(self.entries.len() - 1, &mut stands);

@@ -1,6 +1,6 @@
-//! Owners by rank, as a heap that most never enter: who comes with a rank above all others stands in a line, and goes out of
-//! it, from anywhere, at the cost of two links. Ends of leases come so, one ttl after the other, and so do waits. Who comes
-//! out of order (a shorter ttl, a client that is gone) goes into the heap beside it.
+//! Owners by rank, as a heap that most never enter: who comes with a rank above all others stands in a line, and goes
+//! out of it, from anywhere, at the cost of two links. Ends of leases come so, one ttl after the other, and so do
+//! waits. Who comes out of order (a shorter ttl, a client that is gone) goes into the heap beside it.
 
 use crate::collections::chain::{Chain, Links};
 use crate::collections::heap::{Heap, Place};
@@ -40,7 +40,7 @@ impl<R: Ord + Copy + Default> Line<R> {
         self.links.iter(self.chain).map(|slot| (self.ranks[slot as usize], slot)).chain(self.heap.iter())
     }
 
-    /// Puts an owner in. `stands` is told, here and below, of every owner whose place changed.
+    /// Puts an owner in. `stands` is called, here and below, for every owner whose place changed.
     pub(crate) fn insert(&mut self, rank: R, owner: Slot, mut stands: impl FnMut(Slot, Place)) {
         if self.chain.last().is_some_and(|last| rank < self.ranks[last as usize]) {
             return self.heap.insert(rank, owner, stands);

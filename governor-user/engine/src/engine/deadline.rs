@@ -1,5 +1,5 @@
 //! What time alone brings about: leases and waits that end, graces, cool-downs and overrides that are over. Whatever is
-//! due is served before a fact is heard, each in a step of its own.
+//! due is served before an input is handled, each in a step of its own.
 
 use crate::collections::slots::Slot;
 use crate::engine::Engine;

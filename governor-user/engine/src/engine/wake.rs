@@ -86,7 +86,7 @@ impl Engine {
         Some(ask)
     }
 
-    /// A parked request is no more; its session is told why.
+    /// A parked request is over; its session receives the reason.
     pub(in crate::engine) fn reject_parked(&mut self, slot: Slot, why: RejectReason) {
         if let Some(ask) = self.vanish(slot, WaitEnd::Gone) {
             self.reject(ask.session, ask.request, why);

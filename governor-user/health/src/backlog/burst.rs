@@ -63,7 +63,7 @@ pub struct Meter {
     last: Option<Sample>,
     /// The burst under way and when it began.
     open: Option<(Instant, Burst)>,
-    /// The last one whose rate can be told, and its end.
+    /// The last one whose rate is known, and its end.
     measured: Option<(Instant, Burst)>,
     /// Part of the time that the queue is in use, over some twice the longest wait.
     occupied: f64,
@@ -134,7 +134,7 @@ impl Meter {
         self.occupied > STANDING
     }
 
-    /// Refusals that are told late are those of the burst before.
+    /// Refusals that are reported late are those of the burst before.
     fn ended(&mut self, burst: Burst, at: Instant) -> Burst {
         match self.measured {
             Some((end, earlier))

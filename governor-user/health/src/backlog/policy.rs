@@ -1,5 +1,5 @@
 //! What to do about the backlog of one listener: raise, lower, put back, or leave it to its owner. Pure: samples and
-//! time come in, orders go out, and what came of them is told afterwards. Touches no socket.
+//! time come in, orders go out, and their results come back afterwards. Touches no socket.
 //!
 //! ```text
 //!            raise, lower
@@ -17,7 +17,7 @@ use super::plan::{Bounds, Hindrance, Limit, Plan};
 use governor_engine::time::{Duration, Instant};
 use governor_observation::wording::counted;
 
-/// Fewer accepts than this tell no rate.
+/// Fewer accepts than this give no rate.
 const MEASURED: u64 = 5;
 
 /// A burst that fills more percent of the queue than this asks for a longer one although nothing was refused.
@@ -47,7 +47,7 @@ pub enum Order {
     Clamped,
     /// Give it back what its owner asked for.
     Lower(u32),
-    /// The table shows another backlog than was set: ask the kernel, then tell [`Track::verified`].
+    /// The table shows another backlog than was set: ask the kernel, then call [`Track::verified`].
     Verify,
     /// A reload undid a raise: make it again.
     Reapply(u32),
@@ -62,7 +62,7 @@ pub enum Stance {
     Free,
     /// Another process called `listen()` with the value first seen, as a reload does.
     Reverted(Instant),
-    /// An operator has set it, until told otherwise.
+    /// An operator has set it; it is left alone until it is resumed.
     StoodDown,
 }
 
@@ -118,7 +118,7 @@ impl Track {
         }
     }
 
-    /// One that an earlier life of the daemon raised to `set`, or left to an operator.
+    /// One that the previous run of the daemon raised to `set`, or left to an operator.
     pub fn resumed(original: u32, set: Option<u32>, stood_down: bool, backlog: u32, now: Instant) -> Self {
         let stance = if stood_down { Stance::StoodDown } else { Stance::Free };
         // After a stand-down the kernel's value holds; a raised value is compared with it.

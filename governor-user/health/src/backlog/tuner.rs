@@ -1,10 +1,10 @@
-//! The tuner of all backlogs: which listeners there are, what each may get, and what an action led to. Pure: an observation, the
-//! result of an action or an operator's order comes in ([`Tuner::handle_input`]), actions and records come out
-//! ([`Tuner::poll_output`]). One action is under way at a time; its result is an input, so that a recording of inputs replays
-//! without a kernel. Calls nothing and stores nothing.
+//! The tuner of all backlogs: which listeners there are, what each may get, and what an action led to. Pure: an
+//! observation, the result of an action or an operator's order comes in ([`Tuner::handle_input`]), actions and records
+//! come out ([`Tuner::poll_output`]). One action is under way at a time; its result is an input, so that a recording of
+//! inputs replays without a kernel. Calls nothing and stores nothing.
 //!
-//! A row of an observation that says the same as the one before costs a comparison, unless its listener is *awake*: raised,
-//! left alone, or with a burst under way.
+//! A row of an observation that says the same as the one before costs a comparison, unless its listener is *awake*:
+//! raised, left alone, or with a burst under way.
 
 mod act;
 mod entry;
@@ -66,7 +66,7 @@ pub struct Tuner {
     /// What an operator's order has come to so far.
     outcomes: Vec<Outcome>,
     outputs: VecDeque<Output>,
-    /// As it was last told to be kept, and whether it may be another by now.
+    /// As it was last sent to be kept, and whether it may be another by now.
     memory: Memory,
     is_dirty: bool,
     unavailable: Option<String>,
@@ -162,7 +162,7 @@ impl Tuner {
         self.advance(now);
     }
 
-    /// Processes whose start [`Input::Observed`] is to tell, with this observation.
+    /// Processes whose start [`Input::Observed`] is to carry, with this observation.
     #[must_use]
     pub fn processes(&self, seen: &Observation) -> BTreeSet<u32> {
         let reverted = self.awake.iter().filter_map(|id| Some((id, self.entries.get(id)?)));
@@ -223,14 +223,16 @@ impl Tuner {
         }
     }
 
-    /// Connections that all raises together hold, of the memory budget: those of listeners that closed until they are forgotten.
+    /// Connections that all raises together hold, of the memory budget: those of listeners that closed until they are
+    /// forgotten.
     #[must_use]
     pub fn reserved(&self) -> u32 {
         let marked = self.marked.iter().filter_map(|id| self.entries.get(id));
         marked.map(|entry| entry.track.added()).fold(0, u32::saturating_add)
     }
 
-    /// A listener whose rows were not looked at because they said nothing new was seen as it is until the last observation.
+    /// A listener whose rows were not looked at because they said nothing new was seen as it is until the last
+    /// observation.
     fn catch_up(&mut self, id: Id) {
         if let Some(entry) = self.entries.get_mut(&id)
             && entry.track.is_idle()

@@ -252,7 +252,7 @@ fn least(before: &[SojournBucket], after: &[SojournBucket]) -> Option<f64> {
     (count >= LEAST_WAITS).then_some(lower)
 }
 
-/// Where not even the limit is known, the namespace's refusals still tell that some queue is full (S11).
+/// Where not even the limit is known, the namespace's refusals still show that some queue is full (S11).
 fn of_namespace(namespace: Option<&NamespaceView>) -> Option<f64> {
     let refused = namespace?.recent.listen_overflows?;
     Some(f64::from(u32::try_from(refused).unwrap_or(u32::MAX)) / Window::LENGTH.as_secs_f64())

@@ -1,5 +1,5 @@
-//! The monitors: each turns one measurement into 0–1000 ‰ by clamp((x − lo) / (hi − lo)); the pressure is their maximum.
-//! What is unknown presses nothing.
+//! The monitors: each turns one measurement into 0–1000 ‰ by clamp((x − lo) / (hi − lo)); the pressure is their
+//! maximum. What is unknown raises no pressure.
 
 use crate::listeners::evidence::Evidence;
 use crate::pressure::loads::Loads;
@@ -15,12 +15,12 @@ use governor_observation::vitals::Vitals;
 pub struct Pressure {
     /// Maximum over the monitors, 0–1000 ‰.
     pub permille: u16,
-    /// Bits of the monitors that press at all.
+    /// Bits of the monitors that raise any pressure.
     pub causes: u32,
     /// A queue is full or refuses now: enter levels at once.
     pub urgent: bool,
-    /// Maximum over the monitors that may cost admitted work its slot, 0–1000 ‰. A full accept queue in front of an idle
-    /// proxy asks for a longer backlog, not for refusals.
+    /// Maximum over the monitors that may cost admitted work its slot, 0–1000 ‰. A full accept queue in front of an
+    /// idle proxy asks for a longer backlog, not for refusals.
     pub shedding: u16,
     /// Every monitor that knows its measurement, in the order of the causes.
     pub readings: Vec<Reading>,
@@ -31,7 +31,7 @@ pub struct Pressure {
 pub struct Reading {
     /// Its bit in the causes.
     pub cause: u32,
-    /// How much it presses, 0–1000 ‰.
+    /// The pressure that it raises, 0–1000 ‰.
     pub permille: u16,
     /// The measurement in words.
     pub detail: String,

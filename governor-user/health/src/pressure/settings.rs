@@ -7,17 +7,17 @@ use std::time::Duration;
 pub struct OverloadConfig {
     /// Ports to watch; empty: those of connected proxies.
     pub ports: Vec<u16>,
-    /// Causes that are not to press, as bits.
+    /// Causes that raise no pressure, as bits.
     pub ignored: u32,
     /// How long pressure must last.
     pub hold: Duration,
     /// How far below its entry a level is left, in ‰.
     pub hysteresis: u16,
-    /// Where each monitor presses.
+    /// The range of each monitor.
     pub ranges: Ranges,
 }
 
-/// Where each monitor presses: nothing at the first value, 1000 ‰ at the second.
+/// The range of each monitor: no pressure at the first value, 1000 ‰ at the second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranges {
     /// Fill of an accept queue, in ‰.

@@ -1,16 +1,18 @@
 //! Turns what the sources say about one listener into its [`ListenerView`]: depth and backlog as the kernel holds them
 //! now, totals and peaks since the listener was first seen. Pure bookkeeping; reads no kernel and no clock.
 //!
-//! Everything that leaves the queue of an open listener leaves it by accept, so `accepted = enqueued − lost − depth` is exact
-//! as long as the count of what came in is (`lost`: what was queued when an earlier generation stopped listening). The count must be read *before* the depth: then accepts may be reported a
-//! tick late under load, but never too many, and the total never runs backwards. A queue that holds more than was counted
-//! by then has its count read again *after* the table ([`Ledger::outgrown`]): what arrived lies between the two readings,
-//! and what another listener handed on is told apart, which the depth alone could not. A listener older than the programs
-//! counts from first sight, with what was in its queue then; a [`Note`] of that outlives the daemon if the counts do.
+//! Everything that leaves the queue of an open listener leaves it by accept, so `accepted = enqueued − lost − depth` is
+//! exact as long as the count of what came in is (`lost`: what was queued when an earlier generation stopped
+//! listening). The count must be read *before* the depth: then accepts may be reported a tick late under load, but
+//! never too many, and the total never runs backwards. A queue that holds more than was counted by then has its count
+//! read again *after* the table ([`Ledger::outgrown`]): what arrived lies between the two readings, and what another
+//! listener handed on is told apart, which the depth alone could not. A listener older than the programs counts from
+//! first sight, with what was in its queue then; a [`Note`] of that outlives the daemon if the counts do.
 //!
-//! A cookie names a socket, not one generation of a listener: `shutdown()` and `listen()` end a generation and begin the next.
-//! Totals go on over generations. The programs keep their counters while the entry lives; where the entry was replaced, what
-//! it had counted is carried ([`Carried`]), and a listener that is not there for a while is set aside and not forgotten.
+//! A cookie names a socket, not one generation of a listener: `shutdown()` and `listen()` end a generation and begin
+//! the next. Totals go on over generations. The programs keep their counters while the entry lives; where the entry was
+//! replaced, what it had counted is carried ([`Carried`]), and a listener that is not there for a while is set aside
+//! and not forgotten.
 
 use crate::accounting::refusals::{Refusals, Watched};
 use crate::proc::pids::Listener;
@@ -44,7 +46,7 @@ pub(crate) struct Counted {
     pub(crate) opened_ns: Option<u64>,
     /// Packets refused because the queue was full.
     pub(crate) refused: Watched,
-    /// What an earlier life of the daemon noted, while the programs went on counting.
+    /// What an earlier run of the daemon noted, while the programs went on counting.
     pub(crate) note: Option<Note>,
     /// Connections that an accept took out of the queue since counting began; `None` where accepts are not seen.
     pub(crate) accepted: Option<u64>,
@@ -231,8 +233,8 @@ impl Ledger {
         present || self.paused.contains_key(&(netns, cookie))
     }
 
-    /// Cookies of the listeners whose queue holds more than was counted before their table was read, or of which nothing was
-    /// counted.
+    /// Cookies of the listeners whose queue holds more than was counted before their table was read, or of which
+    /// nothing was counted.
     pub(crate) fn outgrown(&self, netns: u64, rows: &[Row], counted: impl Fn(u64) -> Option<Counted>) -> Vec<u64> {
         let tracks = self.namespaces.get(&netns);
         let outgrown = |row: &Row| {
@@ -437,8 +439,8 @@ impl Track {
     }
 }
 
-/// Connections that had arrived when the table was read: what left and what is there, without what was handed on, as far
-/// as the counts before and after the table allow it. What is there and was never counted is no arrival.
+/// Connections that had arrived when the table was read: what left and what is there, without what was handed on, as
+/// far as the counts before and after the table allow it. What is there and was never counted is no arrival.
 fn arrived(counted: Counted, base: i64, left_and_there: u64) -> u64 {
     let later = counted.entered_later.unwrap_or(counted.entered);
     let total = |entered: Entered| entered.enqueued.saturating_add_signed(base);
@@ -446,7 +448,8 @@ fn arrived(counted: Counted, base: i64, left_and_there: u64) -> u64 {
     left_and_there.saturating_sub(later.moved).clamp(least, total(later).max(least))
 }
 
-/// The increase of a 32-bit counter that wraps. An increase of more than half of its range means that it was reset to 0.
+/// The increase of a 32-bit counter that wraps. An increase of more than half of its range means that it was reset to
+/// 0.
 fn rise(before: u32, now: u32) -> u64 {
     let rise = now.wrapping_sub(before);
     u64::from(if rise > u32::MAX / 2 { now } else { rise })

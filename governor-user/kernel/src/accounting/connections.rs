@@ -19,7 +19,7 @@ pub(crate) struct Connections {
     /// Ports that listen, or did while a connection on them is still open: closing a listener does not turn what it
     /// accepted around.
     inbound_ports: BTreeSet<u16>,
-    /// Counts by cgroup id; 0 stands for sockets whose cgroup the kernel does not tell.
+    /// Counts by cgroup id; 0 stands for sockets whose cgroup the kernel does not show.
     pub(crate) by_cgroup: BTreeMap<u64, Open>,
 }
 

@@ -1,7 +1,7 @@
 //! What is known of one listener's overflows, and since when. The programs count refused packets only while they look
 //! at both stages; what was refused before that is unknown and never 0. Every refused packet is also one that the
 //! socket dropped, so while the drops are unchanged nothing was refused, whether or not a hook watched; nor was
-//! anything while the namespace's own count of refused packets stands still, whatever else was dropped.
+//! anything while the namespace's own count of refused packets is unchanged, whatever else was dropped.
 //!
 //! Pure bookkeeping: reads no clock and no kernel. Times are nanoseconds of `CLOCK_MONOTONIC`.
 
@@ -58,7 +58,7 @@ impl Refusals {
     }
 
     /// Takes in one look at the listener: the time, how far its drops rose since the look before (at the first look,
-    /// since it began to listen or was first seen; `None` where drops are not told), and what the programs say, `None`
+    /// since it began to listen or was first seen; `None` where drops are not known), and what the programs say, `None`
     /// where there are none.
     pub(crate) fn update(&mut self, now_ns: u64, dropped: Option<u64>, watched: Option<Watched>) {
         let watched = watched.unwrap_or_default();

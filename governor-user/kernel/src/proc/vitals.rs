@@ -43,7 +43,7 @@ impl VitalsReader {
         }
     }
 
-    /// Pressure of the worst of these groups; of the machine where there is none or none tells.
+    /// Pressure of the worst of these groups; of the machine where there is none or none shows it.
     fn stall(&self, groups: &BTreeSet<String>, resource: &str) -> Option<u16> {
         let of_group = |group: &String| {
             let file = self.folder(group)?.join(format!("{resource}.pressure"));

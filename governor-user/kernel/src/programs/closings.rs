@@ -1,7 +1,7 @@
-//! Connections whose end the programs tell of as it happens: the table that names them, and the buffer that their ends
+//! Connections whose end the programs report as it happens: the table that names them, and the buffer that their ends
 //! come out of. An end wakes no task: the reader polls the buffer often enough. Knows no lease.
 //!
-//! What an earlier life of the daemon named stays in the table until it ends or its place is needed: its leases are
+//! What an earlier run of the daemon named stays in the table until it ends or its place is needed: its leases are
 //! registered again, and an end that is not waited for is skipped.
 
 use crate::programs::maps::{Error, Source, typed};

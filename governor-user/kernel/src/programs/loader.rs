@@ -27,11 +27,11 @@ const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 const LOG_OFF: u8 = 0;
 const LOG_DEBUG: u8 = 4;
 
-/// Why the tier cannot be used. `Display` is one line without its sources; [`crate::programs::tracepoint::AttachError`] joins
-/// them.
+/// Why the tier cannot be used. `Display` is one line without its sources; [`crate::programs::tracepoint::AttachError`]
+/// joins them.
 #[derive(Debug, Error)]
 pub(crate) enum LoadError {
-    /// The kernel tells no field offsets.
+    /// The kernel has no BTF with field offsets.
     #[error("no kernel BTF at {KERNEL_BTF}")]
     NoBtf(#[source] io::Error),
     /// A field that everything needs is missing, or the file is damaged.
@@ -66,7 +66,7 @@ pub(crate) struct Loaded {
     pub(crate) log: Option<EbpfLogger<ToTracing>>,
 }
 
-/// What was found out while attaching. A later life of the daemon that takes the programs over gets it as it is.
+/// What was found out while attaching. A later run of the daemon that takes the programs over gets it as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) hooks: Vec<HookView>,
@@ -87,7 +87,8 @@ pub(crate) struct Facts {
     pub(crate) acks_since_ns: Option<u64>,
     /// The same for SYNs, where all of them are seen all the time.
     pub(crate) syns_since_ns: Option<u64>,
-    /// Where the program that looks at SYNs is attached when there is reason to; `None` where it cannot be, or all are seen.
+    /// Where the program that looks at SYNs is attached when there is reason to; `None` where it cannot be, or all are
+    /// seen.
     pub(crate) syn_root: Option<PathBuf>,
 }
 

@@ -39,7 +39,7 @@ pub(crate) enum Error {
 pub(crate) enum Source<'a> {
     /// An object that was just loaded.
     Object(&'a mut Ebpf),
-    /// The folder in which an earlier life of the daemon pinned them.
+    /// The folder in which an earlier run of the daemon pinned them.
     Pins(&'a Path),
 }
 
@@ -108,12 +108,12 @@ impl Maps {
         found(self.sojourn.get(&cookie, 0), "SOJOURN")
     }
 
-    /// What the programs are told.
+    /// The settings that the programs read.
     pub(crate) fn control(&self) -> Result<Control, Error> {
         self.control.get(&0, 0).map_err(|source| Error::Kernel { name: "CONTROL", source })
     }
 
-    /// Tells the programs.
+    /// Writes the settings that the programs read.
     pub(crate) fn set_control(&mut self, control: Control) -> Result<(), Error> {
         self.control.set(0, control, 0).map_err(|source| Error::Kernel { name: "CONTROL", source })
     }

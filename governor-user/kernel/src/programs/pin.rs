@@ -1,6 +1,6 @@
-//! What outlives the daemon: its programs, links and maps, pinned in a folder of a bpffs. When the daemon dies the programs
-//! go on counting, and the next one takes everything over as it is: it loads and attaches nothing, so no event falls in
-//! between. Knows no hook and no map by name; what was attached and loaded is pinned.
+//! What outlives the daemon: its programs, links and maps, pinned in a folder of a bpffs. When the daemon dies the
+//! programs go on counting, and the next one takes everything over as it is: it loads and attaches nothing, so no event
+//! falls in between. Knows no hook and no map by name; what was attached and loaded is pinned.
 //!
 //! ```text
 //!   folder taken ─┬─ nothing in it ───────────────────▶ load, attach, prove ─▶ pin all, the manifest last
@@ -180,7 +180,7 @@ impl Pins {
         }
     }
 
-    /// What earlier lives knew of the listeners that are older than the programs, by cookie.
+    /// What earlier runs knew of the listeners that are older than the programs, by cookie.
     pub(crate) fn notes(&self) -> BTreeMap<u64, Note> {
         let notes = self.kept.as_ref().map(|kept| kept.notes.all());
         notes.and_then(Result::ok).unwrap_or_default()
@@ -218,7 +218,7 @@ impl Drop for Pins {
     }
 }
 
-/// Takes over what an earlier life left, or loads, attaches and pins anew. Either way one connection has been counted.
+/// Takes over what an earlier run left, or loads, attaches and pins anew. Either way one connection has been counted.
 ///
 /// # Errors
 /// One line that says why the programs cannot count here. Then nothing is attached and nothing pinned.
@@ -249,7 +249,7 @@ pub(crate) fn start(options: &Options) -> Result<(Loaded, Pins), String> {
     begin(options, folder, settings, clean_because)
 }
 
-/// Removes what an earlier life left where this one has no use for it; says what it did, if anything.
+/// Removes what an earlier run left where this one has no use for it; says what it did, if anything.
 pub(crate) fn abandon(options: &PinOptions) -> String {
     match Folder::existing(&options.folder) {
         Ok(Some(folder)) => match folder.remove() {

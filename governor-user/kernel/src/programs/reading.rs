@@ -13,7 +13,7 @@ pub struct Reading {
     pub listeners: Vec<ListenerReading>,
     /// Listeners closed since the last reading, with their last figures.
     pub closed: Vec<ListenerReading>,
-    /// Open connections by cgroup id, also of cgroups with none left; `None` when this kernel does not tell.
+    /// Open connections by cgroup id, also of cgroups with none left; `None` when this kernel does not count them.
     pub cgroups: Option<Vec<(u64, OpenConnections)>>,
     /// `CLOCK_MONOTONIC` nanoseconds since when every SYN refused for a full queue is counted; `None` while they are
     /// not.

@@ -165,12 +165,12 @@ impl Tracepoint {
         self.loaded.maps.take_closings()
     }
 
-    /// What earlier lives of the daemon knew of the listeners older than the programs.
+    /// What earlier runs of the daemon knew of the listeners older than the programs.
     pub(crate) fn notes(&self) -> BTreeMap<u64, Note> {
         self.pins.notes()
     }
 
-    /// Keeps what is known of such a listener for the next life.
+    /// Keeps what is known of such a listener for the next run.
     pub(crate) fn note(&mut self, cookie: u64, note: Note) {
         self.pins.note(cookie, note);
     }

@@ -7,7 +7,7 @@ use governor_observation::Tier;
 use std::collections::BTreeMap;
 
 impl Sampler {
-    /// Open connections by cgroup id; `None` where this tier or this host cannot tell.
+    /// Open connections by cgroup id; `None` where this tier or this host does not count them.
     pub(super) fn open_connections(&self, reading: Option<&Reading>) -> Option<BTreeMap<u64, Open>> {
         if self.cgroups.unavailable().is_some() {
             return None;
@@ -29,7 +29,7 @@ impl Sampler {
         if !self.sees_accepts || self.cgroups.unavailable().is_some() || self.misses_connections() {
             return None;
         }
-        // 0 stands for sockets whose cgroup the kernel does not tell.
+        // 0 stands for sockets whose cgroup the kernel does not show.
         let owned = self.polled_connections().into_iter().filter(|(id, open)| *id != 0 && open.inbound > 0);
         Some(owned.map(|(id, open)| (id, open.inbound)).collect())
     }

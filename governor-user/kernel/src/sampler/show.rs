@@ -45,7 +45,7 @@ impl Sampler {
                 let path = match self.cgroups.group(id) {
                     Group::At(path) => Some(path),
                     Group::Gone => None,
-                    // The kernel tells no cgroup, as of some sockets of Multipath TCP: they have no folder either.
+                    // The kernel shows no cgroup, as of some sockets of Multipath TCP: they have no folder either.
                     Group::Unattributed if id == 0 => None,
                     Group::Unattributed => {
                         unattributed += open.inbound + open.outbound;

@@ -1,5 +1,5 @@
 //! Values that a listening socket reports through one of its descriptors. An island of unsafe code for three calls that
-//! no crate wraps: `TCP_INFO`, which tells the backlog the kernel holds for it, `SIOCGSKNS`, which opens its network
+//! no crate wraps: `TCP_INFO`, which shows the backlog the kernel holds for it, `SIOCGSKNS`, which opens its network
 //! namespace, and that namespace's cookie.
 
 use std::io;

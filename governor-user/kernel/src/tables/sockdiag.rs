@@ -80,7 +80,7 @@ pub(crate) struct SocketRow {
     pub(crate) close_wait: bool,
     /// State as the kernel numbers it.
     pub(crate) state: u8,
-    /// The TCP side of an MPTCP socket. Told only to who has `CAP_NET_ADMIN`.
+    /// The TCP side of an MPTCP socket. Shown only with `CAP_NET_ADMIN`.
     pub(crate) mptcp: bool,
 }
 

@@ -39,7 +39,7 @@ pub(in crate::cli) fn table(cgroups: &[CgroupView], style: Style) -> String {
     table.text(style, "no cgroup has open connections")
 }
 
-/// One row for all cgroups whose folder is gone, and for connections of which the kernel tells no cgroup.
+/// One row for all cgroups whose folder is gone, and for connections of which the kernel shows no cgroup.
 fn sum_of_removed(cgroups: &[CgroupView]) -> Option<CgroupView> {
     cgroups.iter().filter(|cgroup| cgroup.path.is_none()).cloned().reduce(|sum, one| CgroupView {
         inbound: sum.inbound + one.inbound,

@@ -1,4 +1,4 @@
-//! The settings of the node as a whole: caps and lives of leases.
+//! The settings of the node as a whole: caps, and how long leases last.
 
 use super::declare::section;
 use super::form::{Mode, Text, Time};

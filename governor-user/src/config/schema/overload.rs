@@ -1,5 +1,5 @@
-//! The settings of overload: whose figures feed the level, where each monitor begins to press and where it presses
-//! fully.
+//! The settings of overload: whose figures feed the level, and the range of each monitor, where its pressure begins and
+//! where it is fully.
 
 use super::declare::section;
 use super::form::{Integer, List, Mode, Optional, Time};
@@ -16,7 +16,7 @@ section! {
         mode: Mode = "observe", RunTime;
         /// Ports whose listeners feed the level; empty: the listeners held by connected proxies.
         ports: List = "", Restart;
-        /// Monitors that are not to press, by the name of their cause, e.g. cpu_pressure.
+        /// Monitors that raise no pressure, by the name of their cause, e.g. cpu_pressure.
         ignore: List = "", Restart;
         /// How long pressure must last before the level rises; a full queue does not wait.
         hold: SomeTime = "2s", Restart;

@@ -47,7 +47,7 @@ pub enum KeyRefused {
 }
 
 impl Driver {
-    /// Tells the engine what was set before it was made.
+    /// Gives the engine what was set before it was made.
     pub(crate) fn restore_key_overrides(&mut self, now: Instant) {
         let wall = clock::wall_seconds();
         self.expire_key_overrides(wall);

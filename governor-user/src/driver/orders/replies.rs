@@ -1,4 +1,4 @@
-//! What sessions hear of orders. Refusals are answered where they are recorded, with the same words.
+//! Replies to sessions for orders. Refusals are answered where they are recorded, with the same words.
 
 use crate::driver::Driver;
 use crate::driver::sessions::translate;

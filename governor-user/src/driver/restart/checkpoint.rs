@@ -1,7 +1,6 @@
-//! The leases as they were last, in the state folder. After a crash the next life of the daemon counts them until their
-//! holders say which of them still run, so that it does not hand out slots that are in use. A thread of its own writes, and
-//! the newest is what counts: one that it has no time for is left out. Knows orders, and no
-//! engine.
+//! The leases as they were last, in the state folder. After a crash the next run of the daemon counts them until their
+//! holders say which of them still run, so that it does not hand out slots that are in use. A thread of its own writes,
+//! and the newest is what counts: one that it has no time for is left out. Knows orders, and no engine.
 
 use crate::state::{LEASES, StateDir};
 use crate::transport::peer::Peer;
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// A change waits this long for company.
+/// Changes are batched for this long.
 const EVERY: Duration = Duration::from_millis(250);
 
 /// At most one part in so many of the time goes into checkpoints, however many leases there are.
@@ -34,7 +33,7 @@ pub struct Former {
 /// One lease. Written often, so what is usual is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FormerLease {
-    /// Its id in that life.
+    /// Its id in that run.
     pub id: u64,
     /// Older ids by which its holder may still know it, newest first: the answer that names the new one may be lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

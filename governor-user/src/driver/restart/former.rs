@@ -1,5 +1,5 @@
-//! Leases of the life before: counted as their sessions' were, until their holders register them, ask for something new
-//! without having done so, or the grace is over. Then their slots go to parked requests.
+//! Leases of the previous run: counted as their sessions' were, until their holders register them, ask for something
+//! new without having done so, or the grace is over. Then their slots go to parked requests.
 
 use crate::driver::Driver;
 use crate::driver::recording::LEASES_PER_ITERATION;
@@ -17,19 +17,19 @@ use std::collections::BTreeMap;
 /// Older ids that a lease is known by, at most: one for each restart in a row whose answer its holder never read.
 const MOST_ALIASES: usize = 4;
 
-/// What is left of the life before.
+/// What is left of the previous run.
 #[derive(Debug, Default)]
 pub(crate) struct Formers {
     /// Live leases by older ids; those that ended stay until the next checkpoint.
     leases: BTreeMap<u64, LeaseId>,
-    /// Sessions that stand for those of the last life: whose, and its number then.
+    /// Sessions that stand for those of the previous run: whose, and its number then.
     sessions: BTreeMap<SessionId, (Peer, u64)>,
     /// Older ids of leases that live, newest first.
     aliases: BTreeMap<LeaseId, Vec<u64>>,
 }
 
 impl Formers {
-    /// The lease of this life that stands for one of the last.
+    /// The lease of this run that stands for one of the previous.
     pub(crate) fn lease(&self, old: u64) -> Option<LeaseId> {
         self.leases.get(&old).copied()
     }
@@ -54,12 +54,12 @@ impl Formers {
         self.aliases.retain(|lease, _| lives(*lease));
     }
 
-    /// Whose a session of the last life was.
+    /// The peer of a session of the previous run.
     pub(crate) fn peer(&self, session: SessionId) -> Option<Peer> {
         self.sessions.get(&session).map(|(peer, _)| *peer)
     }
 
-    /// The session that stands for the one a proxy had in the last life.
+    /// The session that stands for the one a proxy had in the previous run.
     pub(crate) fn of(&self, peer: Peer, number: u64) -> Option<SessionId> {
         let mine = |(_, (of, was)): &(&SessionId, &(Peer, u64))| peer.is_same_process(of) && *was == number;
         self.sessions.iter().find(mine).map(|(session, _)| *session)
@@ -77,7 +77,7 @@ pub(crate) struct HeldWalk {
 }
 
 impl Driver {
-    /// Counts what the life before left.
+    /// Counts what the previous run left.
     pub(crate) fn restore_leases(&mut self, formers: Vec<Former>, now: Instant) {
         for (former, session) in formers.into_iter().zip((1..).map(SessionId)) {
             for lease in &former.leases {
@@ -98,19 +98,19 @@ impl Driver {
         }
         let leases = self.awaited();
         if leases > 0 {
-            // By their ids of this life, in which they are registered: it may be as short.
+            // By their ids of this run, in which they are registered: it may be as short.
             let held = self.held_now();
             self.parts.checkpoint.put(held, std::time::Duration::ZERO, now);
             tracing::info!(leases, "leases of the life before count until their holders are back");
         }
     }
 
-    /// Leases of the life before whose holders have not said anything yet.
+    /// Leases of the previous run whose holders have not come back yet.
     pub(crate) fn awaited(&self) -> u32 {
         self.formers.sessions.keys().map(|session| self.parts.engine.leases_of(*session)).sum()
     }
 
-    /// A proxy goes on with new work: what it had in the last life and has not registered has ended.
+    /// A proxy goes on with new work: what it had in the previous run and has not registered has ended.
     pub(crate) fn end_former(&mut self, session: SessionId, now: Instant) {
         let former = self.sessions.get_mut(&session).and_then(|state| state.former.take());
         if let Some(session) = former {

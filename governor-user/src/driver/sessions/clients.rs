@@ -1,6 +1,6 @@
-//! Clients of requests and leases: which connection belongs to what, what is to be asked of the kernel about it, and whom
-//! its end concerns. A connection is asked for when its first request has lasted for a moment; from then on its end is
-//! waited for. One that cannot be waited for is asked for again every second, and all are every tenth, should an
+//! Clients of requests and leases: which connection belongs to what, what is to be asked of the kernel about it, and
+//! whom its end concerns. A connection is asked for when its first request has lasted for a moment; from then on its
+//! end is waited for. One that cannot be waited for is asked for again every second, and all are every tenth, should an
 //! end have been missed. Knows no kernel and no engine: it hands out questions and takes what is found.
 
 mod members;
@@ -14,11 +14,11 @@ use governor_kernel::clients::{Finding, Question, Round};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
-/// How often the kernel is asked for what it does not tell of.
+/// How often the kernel is asked for ends that it does not report.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A first question waits once to twice this long, for company and for work that is over by then: a question of its own
-/// for each request would cost more than all else that is done for it.
+/// A first question waits once to twice this long, to be batched and because much work is over by then: a question of
+/// its own for each request would cost more than all else that is done for it.
 const COMPANY: Duration = Duration::from_millis(20);
 
 /// In one of so many of these rounds it is asked for everything.
@@ -30,7 +30,7 @@ const MOST_IDLE: usize = 16_384;
 /// Work whose client is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watched {
-    /// The session of the request; of a lease, the one that told of its client.
+    /// The session of the request; of a lease, the one that named its client.
     pub session: SessionId,
     /// The request or lease.
     pub work: Work,
@@ -57,11 +57,11 @@ pub enum Subject {
 /// How many connections there are, and how ends were learnt of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections whose end the kernel tells.
+    /// Connections whose end the kernel reports.
     pub followed: usize,
     /// Connections that are asked for.
     pub asked_for: usize,
-    /// Requests and leases whose client's end was told.
+    /// Requests and leases whose client's end was reported.
     pub told: u64,
     /// Those whose client was found gone.
     pub found: u64,
@@ -183,8 +183,8 @@ impl Clients {
         [self.next, self.ripe_by].into_iter().flatten().min().filter(|_| !self.asking)
     }
 
-    /// What is to be asked now, if anything is. `holder` says which leases are held; they are asked for in the namespace of
-    /// their session's `proxy`.
+    /// What is to be asked now, if anything is. `holder` says which leases are held; they are asked for in the
+    /// namespace of their session's `proxy`.
     pub fn round(
         &mut self,
         now: Instant,
@@ -218,7 +218,7 @@ impl Clients {
         self.asking.then_some(round)
     }
 
-    /// The round is over: whose clients are gone. Each is told once.
+    /// The round is over: whose clients are gone. Each is reported once.
     pub fn found(&mut self, findings: &[Finding<Subject>]) -> Vec<Watched> {
         self.asking = false;
         let mut gone = Vec::new();
@@ -242,7 +242,7 @@ impl Clients {
         gone
     }
 
-    /// The kernel told the ends of connections with these cookies: whom they concern.
+    /// The kernel reported the ends of connections with these cookies: whom they concern.
     pub fn closed(&mut self, cookies: &[u64]) -> Vec<Watched> {
         let mut gone = Vec::new();
         for cookie in cookies {

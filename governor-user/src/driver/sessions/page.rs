@@ -1,5 +1,5 @@
 //! The daemon's end of the signal page: when it is written and what the driver puts into it. Without one (an old
-//! kernel) sessions go on as they would, and are told the level by frames alone.
+//! kernel) sessions go on as they would, and receive the level by frames alone.
 
 use crate::driver::Driver;
 use crate::driver::upkeep::COMPANY;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// It is written so long after the last time by whatever turn there is, so that it is in time without one.
 const EVERY: Duration = Duration::from_millis(WRITE_EVERY_MS).saturating_sub(COMPANY);
 
-/// The page of this life of the daemon.
+/// The page of this run of the daemon.
 #[derive(Debug)]
 pub struct SignalPage {
     writer: PageWriter,

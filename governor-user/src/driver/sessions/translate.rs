@@ -223,7 +223,7 @@ pub fn revoke(cause: EndCause) -> Option<reply::RevokeReason> {
     }
 }
 
-/// The level as the engine is told of it.
+/// The level as the engine takes it.
 #[must_use]
 pub fn level(level: reply::Level) -> Level {
     match level {

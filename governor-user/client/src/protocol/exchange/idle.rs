@@ -16,7 +16,7 @@ impl Exchange {
         self.catch_up(slot);
     }
 
-    /// Tells the daemon that a lease it counts is suspended. A daemon of version 1 keeps the slot taken.
+    /// Notifies the daemon that a lease it counts is suspended. A daemon of version 1 keeps the slot taken.
     pub(super) fn catch_up(&mut self, slot: u64) {
         let Some(held) = self.held.get(slot).filter(|held| held.suspended && held.phase == Phase::Counted) else {
             return;

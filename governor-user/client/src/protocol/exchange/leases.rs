@@ -131,7 +131,7 @@ impl Exchange {
         }
     }
 
-    /// Tells the daemon of every lease it does not count for this session.
+    /// Registers every lease that the daemon does not count for this session.
     pub(super) fn register(&mut self, now: Instant) {
         let unregistered = self.held.in_order(|held| held.phase == Phase::Unregistered);
         let leases: Vec<(u64, HeldLease)> = unregistered

@@ -68,7 +68,7 @@ impl Exchange {
         self.publish();
     }
 
-    /// The daemon said something: it lives.
+    /// The daemon sent something: it is alive.
     pub(super) fn heard(&mut self, now: Instant) {
         self.probed = None;
         self.probe_at = now + PROBE_AFTER;
@@ -131,7 +131,7 @@ impl Exchange {
         self.look_at().is_some_and(|at| now >= at)
     }
 
-    /// The heartbeat stands still (`true`) or moves; `None` where there is none to look at.
+    /// The heartbeat is stalled (`true`) or advances; `None` where there is none to look at.
     pub(crate) fn handle_heartbeat(&mut self, still: Option<bool>, now: Instant) {
         self.look_at = still.map(|_| now + LOOK_EVERY);
         match (self.link, still) {
@@ -165,7 +165,7 @@ impl Exchange {
         }
     }
 
-    /// The daemon answers from now on: tells it of what it does not count, and asks what waits.
+    /// The daemon answers from now on: registers what it does not count, and sends the requests that wait.
     fn serve(&mut self, now: Instant) {
         self.unserved = None;
         self.away = false;

@@ -94,7 +94,7 @@ impl Exchange {
         }
         let verdict = self.local.decide(&waiting.ask.wire, self.next_slot, now);
         if let Some(request) = waiting.request {
-            // Only a daemon that drains or stands still has it yet.
+            // Only a daemon that drains or is stalled has it yet.
             self.open.remove(request);
             self.put(&Request::Cancel { request });
         }
@@ -113,7 +113,7 @@ impl Exchange {
 
     fn turn_away(&mut self, ticket: u64, refused: Refused) {
         if let Some(waiting) = self.waiting.remove(ticket) {
-            // A caller that is gone does not hear it.
+            // A caller that is gone does not receive it.
             drop(waiting.reply.send(Err(refused)));
         }
     }

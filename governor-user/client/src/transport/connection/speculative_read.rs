@@ -2,7 +2,7 @@
 //! often runs the daemon within the write that asks; elsewhere its answer is never there so soon. This is not
 //! configured: this goes by how it went.
 
-/// Looks in vain that are made after the last one that paid.
+/// Failed speculative reads that are made after the last one that paid.
 const CREDIT: u8 = 8;
 
 /// Without credit one in so many is tried.

@@ -25,7 +25,7 @@ impl Engine {
         }
     }
 
-    /// Tells a lease's holder, once, and gives it the grace to end a lease that ends with its client.
+    /// Notifies a lease's holder, once, and gives it the grace to end a lease that ends with its client.
     fn outlive_client(&mut self, session: SessionId, id: LeaseId) {
         let reclaimed = self.now.after(self.node.reclaim_grace);
         let Some(lease) = self.held(session, id) else {

@@ -1,5 +1,5 @@
-//! A lease begins, is renewed and ends. Each end is one function's: released by its holder, expired, reclaimed, revoked.
-//! Whatever comes for an id that is not live touches nothing else.
+//! A lease begins, is renewed and ends. Each end is one function's: released by its holder, expired, reclaimed,
+//! revoked. Whatever comes for an id that is not live touches nothing else.
 
 use crate::engine::Engine;
 use crate::id::{LeaseId, SessionId};
@@ -146,7 +146,7 @@ impl Engine {
         }
     }
 
-    /// Something came for a lease that is not there: its sender is told to forget it.
+    /// Something came for a lease that is not there: its sender is notified to forget it.
     pub(in crate::engine) fn say_unknown(&mut self, session: SessionId, id: LeaseId) {
         self.totals.unknown += 1;
         self.announce(Output::UnknownLease { session, lease: id });

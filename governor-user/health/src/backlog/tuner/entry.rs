@@ -32,7 +32,7 @@ pub struct Kept {
 pub struct RaisedCap {
     /// Its inode number.
     pub netns: u64,
-    /// Its cookie, where the kernel tells it: another namespace may get the inode number.
+    /// Its cookie, where the kernel reports it: another namespace may get the inode number.
     #[serde(default)]
     pub cookie: Option<u64>,
     /// What it was.
@@ -128,8 +128,8 @@ impl Entry {
         &self.track.plan
     }
 
-    /// Why its backlog cannot be set, as far as that is known: what the last attempt met, or that no process is seen that holds
-    /// it; `blind` says what the last walk over processes could not see.
+    /// Why its backlog cannot be set, as far as that is known: what the last attempt met, or that no process is seen
+    /// that holds it; `blind` says what the last walk over processes could not see.
     #[must_use]
     pub fn obstacle(&self, blind: Option<&String>) -> Option<String> {
         Some(self.failure.clone()).filter(|failure| !failure.is_empty()).or_else(|| self.unseen(blind))

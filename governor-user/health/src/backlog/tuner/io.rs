@@ -17,8 +17,8 @@ pub enum Input {
         seen: Arc<Observation>,
         /// What this observation or the one before it came to: a hindrance lasts longer than that.
         report: Arc<Report>,
-        /// When the processes started that [`super::Tuner::processes`] names, in clock ticks since boot; those that ended are
-        /// missing.
+        /// When the processes started that [`super::Tuner::processes`] names, in clock ticks since boot; those that
+        /// ended are missing.
         started: BTreeMap<u32, u64>,
     },
     /// The action that was ordered last was carried out, or could not be.
@@ -61,7 +61,7 @@ pub enum Input {
 /// An order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Do this, then tell [`Input::Done`]. No other action comes before that.
+    /// Do this, then send [`Input::Done`]. No other action comes before that.
     Act(Action),
     /// Write this down.
     Record(Record),
@@ -114,7 +114,7 @@ pub enum Done {
     Listened {
         /// The somaxconn before and after, if it was to be raised.
         cap: Option<Result<(u32, u32), Failure>>,
-        /// Cookie of the namespace, where the kernel tells it.
+        /// Cookie of the namespace, where the kernel reports it.
         namespace: Option<u64>,
         /// The listener.
         done: Result<Called, Failure>,
@@ -153,7 +153,7 @@ pub struct Failure {
 /// A listening socket and the processes that hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Socket {
-    /// Its cookie. Of a Multipath TCP listener the table shows the TCP side's, which no descriptor tells.
+    /// Its cookie. Of a Multipath TCP listener the table shows the TCP side's, which no descriptor shows.
     pub cookie: Option<u64>,
     /// Inode number of its network namespace.
     pub netns: u64,

@@ -1,4 +1,4 @@
-//! What a life of the daemon leaves for the next one beside programs, links and maps: which programs these are, how they
+//! What a run of the daemon leaves for the next one beside programs, links and maps: which programs these are, how they
 //! were set up, what was found out about their hooks, and what was learned since. One value of a pinned map, written
 //! whole: the kernel copies it in one go, so a process that is killed leaves the old one or the new one.
 
