@@ -174,6 +174,7 @@ fn test(suite: Suite, report: &mut Report) {
             own.extend(["--", "--skip", "tidy::"]);
             step("unit", &own);
             step("doctests", &["--doc"]);
+            report.step("model", model);
         }
         Suite::Sim => step("sim", &["--test", "sim"]),
         Suite::E2e => step("e2e", &["--test", "e2e"]),
@@ -233,6 +234,14 @@ fn emulated(shares: &[Share], processors: NonZeroUsize) -> Tally {
             Tally::FAILED
         }
     }
+}
+
+/// The client's shared connection under a scheduler that tries many interleavings. In a folder of its own: a flag of the
+/// compiler makes every crate anew.
+fn model() -> Tally {
+    let mut command = cargo(&["test", "--package", "governor-client", "--lib", "model"]);
+    let folder = exec::root().join("target/model");
+    tally::tests(command.env("RUSTFLAGS", "--cfg shuttle").env("CARGO_TARGET_DIR", folder))
 }
 
 fn full(report: &mut Report) {

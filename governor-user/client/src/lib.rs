@@ -48,6 +48,7 @@ mod lease;
 mod protocol;
 mod signals;
 mod stats;
+mod sync;
 pub mod tower;
 mod transport;
 

@@ -5,14 +5,15 @@ use crate::lease::Lease;
 use crate::lease::refused::Refused;
 use crate::lease::request::AcquireRequest;
 use crate::stats::Counters;
+use crate::sync::{Mutex, MutexGuard, Notify};
 use governor_common::wire::request::{MemberReport, TierIs};
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// What is asked of the session.
@@ -115,6 +116,12 @@ impl CommandQueue {
     /// Waits until the session's task is notified.
     pub(crate) async fn notified(&self) {
         self.notify.notified().await;
+    }
+
+    /// For the model.
+    #[cfg(shuttle)]
+    pub(crate) fn notify_of_task(&self) -> &Notify {
+        &self.notify
     }
 
     /// The session's task is gone: callers of what is queued and of what is queued later learn that there is no answer.

@@ -4,13 +4,15 @@
 //! Decides nothing.
 
 use crate::lease::queue::{Command, CommandQueue, Next, Queue};
+use crate::sync::{Mutex, MutexGuard};
 use crate::transport::connection::Connection;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 use tokio::time::Instant;
 
 /// Times that a thread which asks drains the queue for others that push meanwhile; the session's task drains the rest.
-const ROUNDS: usize = 4;
+/// One in the model, where few threads push.
+const ROUNDS: usize = if cfg!(shuttle) { 1 } else { 4 };
 
 /// The connection and the queue that it drains.
 pub(crate) struct SharedConnection {
@@ -106,6 +108,12 @@ impl SharedConnection {
         self.commands.notified().await;
     }
 
+    /// For the model.
+    #[cfg(shuttle)]
+    pub(crate) fn notify(&self) -> &crate::sync::Notify {
+        self.commands.notify_of_task()
+    }
+
     /// The task is gone: callers that wait for an answer learn that there is none.
     pub(crate) fn end(&self) {
         self.commands.end();
@@ -114,5 +122,7 @@ impl SharedConnection {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, shuttle))]
+mod model;
+#[cfg(all(test, not(shuttle)))]
 mod tests;
