@@ -1,6 +1,6 @@
 //! The conversation with the daemon as a state machine: commands, frames and time go in, bytes and answers come out.
-//! Owns every unanswered request and every live lease of this process. Opens no socket and reads no clock; `talk` and
-//! `session` do both.
+//! Owns every unanswered request and every live lease of this process. Opens no socket and reads no clock; `transport`
+//! does both.
 //!
 //! ```text
 //!  Down ──connected──▶ Greeting ──Welcome──▶ Up ──Drain──▶ Draining

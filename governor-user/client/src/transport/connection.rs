@@ -1,5 +1,5 @@
-//! The conversation (`exchange`) together with its socket: whoever has it in hand says what there is to say and takes
-//! what has come, from any thread and without waiting. Connecting, greeting and waiting are the session's task's.
+//! The session (`protocol::exchange`) together with its socket: the thread that holds its lock writes what is queued and reads
+//! what has come, without waiting. Connecting, greeting and waiting are left to the session's task.
 
 mod inbound;
 mod speculative_read;
