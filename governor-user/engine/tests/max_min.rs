@@ -81,9 +81,9 @@ impl World {
                 }
                 Output::Refused { request, decision, .. } => {
                     self.asked.remove(&request);
-                    self.refused.push(decision);
+                    self.refused.push(*decision);
                 }
-                Output::WouldHave { decision } => self.recorded.push(decision),
+                Output::WouldHave { decision } => self.recorded.push(*decision),
                 Output::Parked { .. }
                 | Output::Unparked { .. }
                 | Output::Ended { .. }

@@ -16,7 +16,7 @@ mod records;
 mod replies;
 
 use crate::driver::Driver;
-use governor_engine::io::Output;
+use governor_engine::io::{Decision, Output};
 
 impl Driver {
     /// Carries out what the engine has ordered since the last time.
@@ -41,7 +41,7 @@ impl Driver {
             }
             Output::Refused { request, decision } => self.refused(*request, decision),
             Output::WouldHave { decision } => {
-                let entry = self.entry(decision.clone());
+                let entry = self.entry(Decision::clone(decision));
                 self.keep(entry);
             }
             Output::Began(_)

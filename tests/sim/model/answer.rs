@@ -120,7 +120,7 @@ impl Model {
         let origin = self.origin_and_status(w, reason, origin, why);
         let mut decision = self.decision(w, id, Outcome::Shed, reason, origin);
         decision.retry_after = self.told(w, reason, origin.0, back, id);
-        self.out.push(Output::Refused { request: w.request, decision });
+        self.out.push(Output::Refused { request: w.request, decision: Box::new(decision) });
         // A move that fails ends its lease; one that cannot resume stays suspended.
         if let Task::Move(lease) = w.task {
             self.end_lease(lease, EndCause::NotMoved);
@@ -140,7 +140,7 @@ impl Model {
         let id = self.next_record_id();
         let mut decision = self.decision(w, id, outcome, reason, origin);
         decision.retry_after = self.would_tell(w, reason, origin.0, id);
-        self.out.push(Output::WouldHave { decision });
+        self.out.push(Output::WouldHave { decision: Box::new(decision) });
         true
     }
 

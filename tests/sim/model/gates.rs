@@ -85,7 +85,7 @@ impl Model {
             let mut decision = self.decision(w, id, Outcome::WouldRefuse, reason, (by, status));
             (decision.numbers.limit, decision.numbers.limited) = limit;
             decision.retry_after = self.would_tell(w, reason, by, id);
-            self.out.push(Output::WouldHave { decision });
+            self.out.push(Output::WouldHave { decision: Box::new(decision) });
             w.recorded = true;
         }
         false
@@ -98,6 +98,6 @@ impl Model {
         (decision.numbers.limit, decision.numbers.limited) = limit;
         decision.retry_after = self.told(w, reason, by, None, id);
         debug_assert_eq!(decision.id, DecisionId(id));
-        self.out.push(Output::Refused { request: w.request, decision });
+        self.out.push(Output::Refused { request: w.request, decision: Box::new(decision) });
     }
 }

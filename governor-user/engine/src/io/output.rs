@@ -94,8 +94,9 @@ pub enum Output {
     Refused {
         /// The request.
         request: RequestId,
-        /// Why, in numbers, and whom it concerns.
-        decision: Decision,
+        /// Why, in numbers, and whom it concerns. On the heap: it is longer than every other order, and each one is moved
+        /// into the stream and out of it.
+        decision: Box<Decision>,
     },
     /// Terminal: no, never valid.
     Rejected {
@@ -110,7 +111,7 @@ pub enum Output {
     /// would have refused or parked it.
     WouldHave {
         /// The decision that was not carried out; its `outcome` is `WouldPark` or `WouldRefuse`.
-        decision: Decision,
+        decision: Box<Decision>,
     },
     /// An org reaches the ceiling of its class: is there a higher one (B4)? Asked, before the request is answered, when
     /// with it the org has as many requests as its base ceiling or more, unless an answer holds or it was asked within

@@ -85,7 +85,7 @@ impl Engine {
         };
         *self.pools[ask.pool.index()].counters.shed.entry(refusal.reason).or_insert(0) += 1;
         let decision = self.decision(id, &ask, Outcome::Shed, refusal, retry_after);
-        self.announce(Output::Refused { request: ask.request, decision });
+        self.announce(Output::Refused { request: ask.request, decision: Box::new(decision) });
         if let Errand::Move(lease) = ask.errand {
             self.give_back(lease, EndCause::NotMoved);
             self.totals.released += 1;
@@ -108,7 +108,7 @@ impl Engine {
             queued.max(pool.least_wait(ask, refusal.reason, interval, &self.parties))
         };
         let decision = self.decision(id, ask, outcome, refusal, retry::polite(wait, id));
-        self.announce(Output::WouldHave { decision });
+        self.announce(Output::WouldHave { decision: Box::new(decision) });
     }
 
     pub(in crate::engine) fn reject(&mut self, session: SessionId, request: RequestId, why: RejectReason) {

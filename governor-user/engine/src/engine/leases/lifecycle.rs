@@ -1,6 +1,7 @@
 //! A lease begins, is renewed and ends. Each end is one function's: released by its holder, expired, reclaimed,
 //! revoked. Whatever comes for an id that is not live touches nothing else.
 
+use crate::collections::slots::Slot;
 use crate::engine::Engine;
 use crate::id::{LeaseId, SessionId};
 use crate::io::{EndCause, Output, RejectReason};
@@ -47,6 +48,12 @@ impl Engine {
     /// Takes a lease off every count, announces its end and wakes who waits.
     pub(in crate::engine) fn give_back(&mut self, id: LeaseId, cause: EndCause) -> Option<Lease> {
         let slot = *self.lease_slots.get(&id)?;
+        self.end_in(slot, cause)
+    }
+
+    /// The same of the lease in this slot.
+    fn end_in(&mut self, slot: Slot, cause: EndCause) -> Option<Lease> {
+        let id = self.leases[slot].id;
         if let Some(waits) = self.leases[slot].waits {
             // What it wanted is over: the request is answered all the same.
             self.reject_parked(waits, RejectReason::NoSuchLease);
@@ -81,11 +88,12 @@ impl Engine {
     }
 
     pub(in crate::engine) fn release(&mut self, session: SessionId, id: LeaseId) {
-        if self.held(session, id).is_none() {
+        let slot = self.lease_slots.get(&id).copied().filter(|slot| self.leases[*slot].session == session);
+        let Some(slot) = slot else {
             self.totals.unknown += 1;
             return;
-        }
-        if let Some(lease) = self.give_back(id, EndCause::Released) {
+        };
+        if let Some(lease) = self.end_in(slot, EndCause::Released) {
             if !lease.suspended {
                 let pool = &mut self.pools[lease.pool.index()];
                 let length = self.now.since(lease.granted);
