@@ -93,7 +93,7 @@ impl State {
         while let Some(output) = self.engine.poll_output() {
             match output {
                 Output::Refused { decision, .. } | Output::WouldHave { decision } => {
-                    answer = Answer::Decided(Box::new(self.in_words_of_a_record(decision)));
+                    answer = Answer::Decided(Box::new(self.in_words_of_a_record(*decision)));
                 }
                 Output::Parked { .. } => answer = Answer::Waits,
                 Output::Began(_)
