@@ -7,6 +7,7 @@ use crate::id::SetId;
 use crate::id::{MemberId, TrafficId};
 use crate::identity::party::{Holder, Parties, PartyId};
 use crate::io::Reason;
+use crate::members::member::Member;
 use crate::policy::{FairShare, Mode};
 use crate::pools::pool::Pool;
 use crate::pools::retry;
@@ -139,41 +140,41 @@ impl Pool {
         if door == Door::Keyed && max_min && set.total >= set.capacity {
             return None;
         }
-        let has_room = |id: &MemberId| {
-            let member = &self.members[id.index()];
-            let reserve = matches!(door, Door::Reattach | Door::Child);
-            let slots = if reserve { member.policy.slots } else { member.ordinary_slots() };
-            member.open && member.in_flight < slots
+        let may_use_reserve = matches!(door, Door::Reattach | Door::Child);
+        let has_room = |member: &Member, ordinary: u32| {
+            member.open && member.in_flight < if may_use_reserve { member.policy.slots } else { ordinary }
         };
-        sticky
-            .filter(|id| set.contains(*id) && has_room(id))
-            .or_else(|| self.least_loaded(set.members.iter().copied().filter(has_room)))
-            .map(Some)
+        let takes = |id: &MemberId| {
+            let member = &self.members[id.index()];
+            set.contains(*id) && has_room(member, member.ordinary_slots())
+        };
+        sticky.filter(takes).or_else(|| self.least_loaded(set, has_room)).map(Some)
     }
 
     /// Where a request goes while bypass is on: like [`Self::place`], but some member always takes it.
     pub(crate) fn place_anyhow(&self, ask: &Ask) -> Option<MemberId> {
         let set = self.sets.get(ask.set);
         self.place(set, ask.door, ask.sticky).unwrap_or_else(|| {
-            let present = set.members.iter().copied().filter(|id| self.members[id.index()].present);
-            let open = present.clone().filter(|id| self.members[id.index()].open);
-            self.least_loaded(open).or_else(|| self.least_loaded(present))
+            let open = self.least_loaded(set, |member, _| member.present && member.open);
+            open.or_else(|| self.least_loaded(set, |member, _| member.present))
         })
     }
 
-    fn least_loaded(&self, candidates: impl Iterator<Item = MemberId>) -> Option<MemberId> {
-        let mut least: Option<(u64, u64, MemberId)> = None;
-        for id in candidates {
+    /// Of the members of a set that fit, by themselves and their ordinary slots, the least loaded.
+    fn least_loaded(&self, set: &CandidateSet, fits: impl Fn(&Member, u32) -> bool) -> Option<MemberId> {
+        let mut least = None;
+        // Loads are fractions, compared by their cross products; 1/0 is more than any.
+        let (mut least_held, mut least_slots) = (1, 0);
+        for id in &set.members {
             let member = &self.members[id.index()];
-            let (held, slots) = (u64::from(member.in_flight), u64::from(member.ordinary_slots().max(1)));
-            let is_less = |(least_held, least_slots, least): (u64, u64, MemberId)| {
-                (held * least_slots, id) < (least_held * slots, least)
-            };
-            if least.is_none_or(is_less) {
-                least = Some((held, slots, id));
+            let ordinary = member.ordinary_slots();
+            let (held, slots) = (u64::from(member.in_flight), u64::from(ordinary.max(1)));
+            // They are in order of their ids, so that a tie stays with the lower one.
+            if fits(member, ordinary) && held * least_slots < least_held * slots {
+                (least, least_held, least_slots) = (Some(*id), held, slots);
             }
         }
-        least.map(|(_, _, id)| id)
+        least
     }
 
     /// When the first candidate is back, if all that could take requests cool after a 429 or by order.
