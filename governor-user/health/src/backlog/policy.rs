@@ -69,8 +69,8 @@ pub enum Stance {
 /// Who called `listen()` in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// No other process: the table was older than the tuner's own call.
-    Nobody,
+    /// No other process did: the table was older than the tuner's own call.
+    Unchanged,
     /// The application, with the value first seen.
     Reload,
     /// An operator, with a new one.
@@ -191,7 +191,7 @@ impl Track {
     /// The kernel was asked and holds this backlog; whose doing that is.
     pub fn verified(&mut self, backlog: u32, now: Instant) -> Foreign {
         if backlog == self.held {
-            return Foreign::Nobody;
+            return Foreign::Unchanged;
         }
         self.held = backlog;
         if backlog == self.original {

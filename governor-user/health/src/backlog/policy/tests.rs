@@ -320,7 +320,7 @@ fn a_table_older_than_the_call_is_no_foreign_call() {
     let stale = Sample { at: world.now().after(PAUSE), backlog: 128, ..Sample::default() };
     let order = world.track.step(stale, || None, &POLICY, &FREE, || Some(1));
     assert_eq!(order, Some(Order::Verify));
-    assert_eq!(world.track.verified(raised, stale.at), Foreign::Nobody);
+    assert_eq!(world.track.verified(raised, stale.at), Foreign::Unchanged);
     assert_eq!(world.track.stance, Stance::Free);
 }
 

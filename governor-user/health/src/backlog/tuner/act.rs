@@ -244,13 +244,13 @@ impl Tuner {
             return;
         };
         match entry.track.verified(after, now) {
-            Foreign::Nobody => {}
+            Foreign::Unchanged => {}
             Foreign::Reload => {
                 let reason = "the application called listen() with its first value again".to_owned();
                 self.record(id, None, TunerAction::Reverted, (before, after), reason);
             }
             Foreign::Operator => {
-                let reason = "somebody set a new value: it is left alone until governorctl tune resume".to_owned();
+                let reason = "another process set a new value: it is left alone until governorctl tune resume".to_owned();
                 self.record(id, None, TunerAction::StandDown, (before, after), reason);
             }
         }
