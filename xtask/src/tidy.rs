@@ -4,6 +4,7 @@
 mod impls;
 mod imports;
 mod layers;
+mod words;
 
 use crate::exec;
 use serde_json::Value;

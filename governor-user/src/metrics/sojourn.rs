@@ -10,7 +10,7 @@ use std::fmt;
 const FIRST: i32 = -14;
 /// … to this (16 s); what is longer is only in `+Inf`.
 const LAST: i32 = 4;
-/// A native histogram's bounds are all powers of two, of which the kernel tells apart those from 0.95 µs …
+/// A native histogram's bounds are all powers of two, of which the kernel distinguishes those from 0.95 µs …
 const FIRST_NATIVE: i32 = -20;
 /// … to 64 s. What is longer is in the bucket above, because there is none without a bound.
 const LAST_NATIVE: i32 = 6;

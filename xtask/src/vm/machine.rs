@@ -98,7 +98,7 @@ fn boot(series: &Series, kernel: &Kernel, emulator: &Emulator, room: &Room<'_>) 
     Ok(tested)
 }
 
-/// The end of a console, marked so that its lines are told from this command's own.
+/// The end of a console, marked so that its lines are distinguished from this command's own.
 pub(super) fn show(text: &str, console: &Path, end: End) {
     let lines: Vec<&str> = text.lines().collect();
     for line in lines.get(lines.len().saturating_sub(SHOWN_LINES)..).unwrap_or_default() {

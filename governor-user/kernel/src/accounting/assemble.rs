@@ -6,8 +6,8 @@
 //! listening). The count must be read *before* the depth: then accepts may be reported a tick late under load, but
 //! never too many, and the total never runs backwards. A queue that holds more than was counted by then has its count
 //! read again *after* the table ([`Ledger::outgrown`]): what arrived lies between the two readings, and what another
-//! listener handed on is told apart, which the depth alone could not. A listener older than the programs counts from
-//! first sight, with what was in its queue then; a [`Note`] of that outlives the daemon if the counts do.
+//! listener handed on is distinguished, which the depth alone could not do. A listener older than the programs counts
+//! from first sight, with what was in its queue then; a [`Note`] of that outlives the daemon if the counts do.
 //!
 //! A cookie names a socket, not one generation of a listener: `shutdown()` and `listen()` end a generation and begin
 //! the next. Totals go on over generations. The programs keep their counters while the entry lives; where the entry was

@@ -1,9 +1,9 @@
 //! The socket iterator: one pass over every TCP socket of a network namespace, which counts what was not counted, and
 //! the audit that compares what is open with what the counters say.
 //!
-//! How a connection that was open before the programs came is told apart: the iterator sees the namespace's listeners
-//! first, and a connection whose local port has a listener counts as inbound. A connection whose listener has closed
-//! since counts as outbound; the socket itself keeps no better trace.
+//! How a connection that was open before the programs came is distinguished: the iterator sees the namespace's
+//! listeners first, and a connection whose local port has a listener counts as inbound. A connection whose listener has
+//! closed since counts as outbound; the socket itself keeps no better trace.
 
 use crate::programs::maps::Maps;
 use crate::programs::pin::Programs;
@@ -167,8 +167,8 @@ impl Audit {
         Self { before, seen: BTreeMap::new(), marks }
     }
 
-    /// Adds what the scan of a namespace saw. A namespace that is never added (it cannot be entered, or it is being torn
-    /// down) is not judged: its sockets are open and nowhere to be seen.
+    /// Adds what the scan of a namespace saw. A namespace that is never added (it cannot be entered, or it is being
+    /// torn down) is not judged: its sockets are open and nowhere to be seen.
     pub fn add(&mut self, netns: u64, scan: &Scan) {
         if let Ok(netns) = u32::try_from(netns) {
             self.seen.insert(netns, scan.cgroups.clone());

@@ -52,7 +52,8 @@ pub(crate) fn run(maps: &Maps, expected: Expected) -> Result<(), SelfTestError> 
 pub(crate) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let tester = thread::Builder::new().name("selftest".to_owned()).spawn_scoped(scope, || {
-            // Without the right to a namespace of its own the thread stays where it is: sockets are told apart by cookie.
+            // Without the right to a namespace of its own the thread stays where it is: sockets are distinguished by
+            // cookie.
             if enter_private_namespace().is_ok() {
                 raise_loopback()?;
             }

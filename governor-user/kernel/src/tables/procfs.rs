@@ -1,6 +1,6 @@
 //! The last tier: listeners from `/proc/<task>/net/tcp` and `tcp6`, which need no right and no kernel option. They show
 //! the depth only; the backlog is unknown (the field beside it is always 0), never 0. Whether an IPv6 listener also
-//! takes IPv4 cannot be told from here either.
+//! takes IPv4 is not shown here either.
 
 use crate::rows::{Id, Row};
 use ::procfs::{

@@ -9,7 +9,7 @@ use governor_health::backlog::TunerMode;
 /// What `listen()` takes: the kernel has 31 bits for it.
 type Backlog = Integer<1, { i32::MAX.unsigned_abs() }>;
 
-/// Shorter waits are not told apart from the pace at which listeners are read.
+/// Shorter waits cannot be distinguished from the period at which listeners are read.
 type MaxWait = Time<10, MINUTE>;
 
 /// A week at most.
@@ -18,15 +18,15 @@ type Quiet = Time<1000, { 168 * HOUR }>;
 section! {
     /// The tuner, for every listener.
     Tuner in "tuner" {
-        /// Whether the backlog of live listeners is raised where that helps (enforce), only said to be (observe), or left alone
-        /// (off).
+        /// Whether the backlog of live listeners is raised where that helps (enforce), only said to be (observe), or
+        /// left alone (off).
         mode: Choice<TunerMode> = "observe", RunTime;
         /// Backlog that a raise aims at, as far as the kernel and the bounds allow.
         target: Backlog = "1024", RunTime;
         /// Backlog at most, for bursts that are larger than the target.
         max: Backlog = "4096", RunTime;
-        /// A queue is never made longer than what its acceptor takes out of it in this time, and none is that does not drain in
-        /// it.
+        /// A queue is never made longer than what its acceptor takes out of it in this time, and none is that does not
+        /// drain in it.
         max_wait: MaxWait = "500ms", RunTime;
         /// After so long without need a backlog that was raised goes back to what its owner asked for.
         quiet: Quiet = "10m", RunTime;

@@ -250,7 +250,8 @@ impl Tuner {
                 self.record(id, None, TunerAction::Reverted, (before, after), reason);
             }
             Foreign::Operator => {
-                let reason = "another process set a new value: it is left alone until governorctl tune resume".to_owned();
+                let reason =
+                    "another process set a new value: it is left alone until governorctl tune resume".to_owned();
                 self.record(id, None, TunerAction::StandDown, (before, after), reason);
             }
         }
